@@ -14,7 +14,8 @@
 //! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their
 //!     starts;
 //! 13. *failover*: two data nodes, one of which is killed or stands still;
-//! 14. *restart*: two data nodes, one of which is killed and comes back.
+//! 14. *restart*: two data nodes, one of which is killed and comes back;
+//! 15. *rolling*: two data nodes that are restarted one after the other.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
 
@@ -37,6 +38,7 @@ use crate::ranges;
 use crate::replicas;
 use crate::report::{Report, json as as_json, write_json};
 use crate::restart;
+use crate::rolling;
 use crate::scan;
 use crate::spike;
 use crate::sql;
@@ -93,11 +95,12 @@ pub enum Part {
     Replicas,
     Failover,
     Restart,
+    Rolling,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 14] = [
+    pub const ALL: [Part; 15] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -112,6 +115,7 @@ impl Part {
         Part::Replicas,
         Part::Failover,
         Part::Restart,
+        Part::Rolling,
     ];
 }
 
@@ -212,6 +216,7 @@ impl<T: Target> Run<'_, T> {
             Part::Replicas => self.replicas(),
             Part::Failover => self.failover(),
             Part::Restart => self.restart(),
+            Part::Rolling => self.rolling(),
         }
     }
 
@@ -355,6 +360,13 @@ impl<T: Target> Run<'_, T> {
         let rounds = restart::run(self.setting.node, options, self.progress)?;
         let command = options.command();
         self.report("restart", &command, options, &rounds, restart::figures(&command, &rounds))
+    }
+
+    fn rolling(&mut self) -> Result<()> {
+        let options = &self.plan.rolling;
+        let result = rolling::run(self.setting.node, self.setting.out, options, self.progress)?;
+        let command = options.command();
+        self.report("rolling", &command, options, &result, rolling::figures(&command, &result))
     }
 
     fn note_disturbance(&mut self, repetitions: &[Repetition]) {

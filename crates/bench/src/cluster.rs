@@ -8,6 +8,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// How far the ports of processes with consecutive ids are apart.
+const PORTS_APART: u32 = 61;
+
 /// How to start a cluster on this machine.
 #[derive(Clone, Debug)]
 pub struct ClusterProgram {
@@ -86,7 +89,8 @@ impl ClusterProgram {
     fn configuration(&self) -> Result<String> {
         let mut text = format!("[ndbd default]\nNoOfReplicas={}\nHostName=127.0.0.1\n", self.replicas);
         // Below the ports that the system gives to connections, so that they are still free when the nodes listen.
-        let first = 10_000 + (std::process::id() % 20_000) as u16;
+        // Far from those of a process that was started just before this one, which tests ports at the same time.
+        let first = 10_000 + (std::process::id().wrapping_mul(PORTS_APART) % 20_000) as u16;
         let is_free = |&port: &u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
         let wanted = usize::from(self.data_nodes) + usize::from(self.management_nodes);
         let ports: Vec<u16> = (first..32_000).filter(is_free).take(wanted).collect();

@@ -20,6 +20,7 @@ use crate::redis::{self, RedisOptions};
 use crate::replicas::{self, ReplicasOptions};
 use crate::report::{json as as_json, read_figures};
 use crate::restart::{self, RestartOptions};
+use crate::rolling::{self, RollingOptions};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::sql::{self, SqlOptions};
@@ -66,6 +67,9 @@ pub enum BenchCommand {
     /// How soon a data node that was killed is a full member again, and what its return costs those that go on
     #[command(mut_args(without_running_node))]
     Restart(With<RestartOptions>),
+    /// Whether clients notice that all data nodes are restarted, one after the other
+    #[command(mut_args(without_running_node))]
+    Rolling(With<RollingOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
     #[command(mut_args(without_running_node))]
     Durable(With<DurableOptions>),
@@ -158,6 +162,7 @@ impl BenchCommand {
             | BenchCommand::Replicas(With { place, .. })
             | BenchCommand::Failover(With { place, .. })
             | BenchCommand::Restart(With { place, .. })
+            | BenchCommand::Rolling(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
             | BenchCommand::Durable(With { place, .. })
             | BenchCommand::Hostile(With { place, .. })
@@ -266,6 +271,13 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let rounds = restart::run(&program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("restart", &command, options, &rounds, restart::figures(&command, &rounds))
+        }
+        BenchCommand::Rolling(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let program = bench.program(None)?;
+            let result = rolling::run(&program, &place.out, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("rolling", &command, options, &result, rolling::figures(&command, &result))
         }
         BenchCommand::Nonblocking(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;

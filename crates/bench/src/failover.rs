@@ -11,7 +11,6 @@
 //! The gap is the longest time in which no client had a request acknowledged, from that moment on; the same of the
 //! second before is listed beside it, since the operating system causes gaps, too.
 
-mod disturbance;
 pub mod freeze;
 pub mod kill;
 mod outage;

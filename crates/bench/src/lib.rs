@@ -11,6 +11,7 @@
 //! | [`replicas`] | what a second replica of each row costs |
 //! | [`failover`] | how long nothing is answered when a data node fails |
 //! | [`restart`] | how soon a data node that was killed is a full member again, and what that costs |
+//! | [`rolling`] | whether clients notice that all data nodes are restarted, one after the other |
 //! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
@@ -28,7 +29,9 @@ pub mod all;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
+mod count;
 pub mod cpu_time;
+mod disturbance;
 pub mod durable;
 pub mod failover;
 pub mod failure;
@@ -55,6 +58,7 @@ pub mod redis;
 pub mod replicas;
 pub mod report;
 pub mod restart;
+pub mod rolling;
 pub mod scan;
 pub mod spike;
 pub mod sql;

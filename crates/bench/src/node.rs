@@ -254,6 +254,14 @@ impl Node {
         self.process.signal(signal)
     }
 
+    /// Waits until it has ended by itself, with this exit code. Its folder stays for [`NodeProgram::start_again`].
+    ///
+    /// # Errors
+    /// It does not end, or with another code.
+    pub fn await_end(self, code: u8) -> Result<()> {
+        self.process.await_end(code, STOP_PATIENCE)
+    }
+
     /// Kills it, as a crash would, also if it stands still. Its folder stays for [`NodeProgram::start_again`].
     ///
     /// # Errors

@@ -244,6 +244,20 @@ impl Process {
         }
     }
 
+    /// Waits until it has ended by itself, with this exit code: as long as `patience`, then it is killed.
+    ///
+    /// # Errors
+    /// It had to be killed, or has ended with another code.
+    pub fn await_end(mut self, code: u8, patience: Duration) -> Result<()> {
+        match self.wait_for_end(patience)? {
+            Some(status) if status.code() == Some(code.into()) => Ok(()),
+            Some(status) => {
+                Err(Failure::new(format!("{} has not ended with exit code {code} ({status})", self.name)))
+            }
+            None => Err(Failure::new(format!("{} does not end within {} s", self.name, patience.as_secs()))),
+        }
+    }
+
     /// Kills it, as a crash would, and waits until it is gone.
     ///
     /// # Errors
@@ -348,6 +362,10 @@ mod tests {
         let fails = program("sh", &["-c", "exit 3"]).start(Output::Memory).unwrap();
         let failure = fails.end_in_order(Duration::from_secs(10)).unwrap_err().to_string();
         assert!(failure.contains("in order"), "{failure}");
+        let ends = || program("sh", &["-c", "exit 72"]).start(Output::Memory).unwrap();
+        ends().await_end(72, Duration::from_secs(10)).unwrap();
+        let failure = ends().await_end(0, Duration::from_secs(10)).unwrap_err().to_string();
+        assert!(failure.contains("exit code 0") && failure.contains("72"), "{failure}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("rejoin.idle.rows_per_s", "1/s"),
         ("rejoin.load_kept", "ratio"),
         ("rejoin.p99_ratio", "ratio"),
+        ("rolling.failed_transactions", "transactions"),
+        ("rolling.gap_ms", "ms"),
         ("lookup.single.p50_vs_redis", "ratio"),
         ("lookup.single.p99_vs_redis", "ratio"),
         ("scan.filter1", "ns"),
@@ -131,7 +133,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 85);
+        assert_eq!(list.len(), 87);
     }
 
     #[test]

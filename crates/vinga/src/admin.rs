@@ -4,11 +4,14 @@ mod absent;
 pub mod arbitration;
 mod cluster_log;
 pub mod gone;
+mod leave;
 mod output;
 mod parameters;
 mod place;
 pub mod redo;
 mod report;
+mod restart;
+mod rolling_restart;
 pub mod show;
 mod status;
 mod stop;
@@ -21,8 +24,10 @@ use clap::{Args, Subcommand};
 use cluster_log::ClusterLogArguments;
 use place::{Configured, Place};
 use report::ReportCommand;
-use vinga::InfoTable;
+use stop::Manner;
 use vinga::blocking::Cluster;
+use vinga::{InfoTable, NodeId};
+use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{complain, console, say};
 
 /// `vinga admin …`.
@@ -61,8 +66,34 @@ enum AdminCommand {
         node: u8,
         /// Also one that the cluster can't go on without, such as the last one of its node group: the whole cluster
         /// stops with it
-        #[arg(long)]
+        #[arg(long, conflicts_with = "wait")]
         force: bool,
+        /// Have it leave before: its partitions move to others when no transaction is open there, and no transaction is
+        /// rolled back. Behind so many seconds it stops all the same [default: 60 seconds]
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = leave::WAIT,
+              value_parser = whole(1..=leave::WAIT_MAX))]
+        wait: Option<u32>,
+    },
+    /// Has a data node leave, so that no transaction is rolled back, stop, and come back; returns when it has
+    ///
+    /// Whoever keeps it running starts it again: its parent, if 'vinga up' has started it, or a service manager.
+    Restart {
+        /// The data node's id, as 'vinga admin show' has it
+        #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
+        node: u8,
+        /// Behind so many seconds it stops also if it has not left
+        #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
+              value_parser = whole(1..=leave::WAIT_MAX))]
+        wait: u32,
+    },
+    /// Restarts all data nodes, one after the other, as 'restart' does: the next one when the one before is back
+    ///
+    /// It ends at the first one that does not come back.
+    RollingRestart {
+        /// Behind so many seconds a data node stops also if it has not left
+        #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
+              value_parser = whole(1..=leave::WAIT_MAX))]
+        wait: u32,
     },
     /// What runs where, and how busy it is
     Threads,
@@ -162,8 +193,9 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         Cluster::connect(&address).map_err(|error| error.to_string())
     };
     match arguments.command {
-        AdminCommand::Stop { node, force } => {
-            return stop::run(&place, connect(), || configured(&place), node, force, json);
+        AdminCommand::Stop { node, force, wait } => {
+            let manner = Manner::of(wait, force);
+            return stop::run(&place, connect(), || configured(&place), node, manner, json);
         }
         AdminCommand::Status { node } => {
             return status::run(connect(), configured(&place).as_ref(), node, json);
@@ -179,6 +211,16 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Show => show::run(&cluster, configured(&place).as_ref(), json),
         AdminCommand::Stop { .. } | AdminCommand::Status { .. } | AdminCommand::ClusterLog(_) => {
             unreachable!("it was carried out above")
+        }
+        AdminCommand::Restart { node, wait } => {
+            if !cluster.data_nodes().contains(&NodeId(*node)) {
+                return Err(absent::describe(*node, &cluster, configured(&place).as_ref()));
+            }
+            let folder = local_folder(&place, NodeId(*node));
+            restart::run(&cluster, *node, folder.as_ref(), *wait, json)
+        }
+        AdminCommand::RollingRestart { wait } => {
+            rolling_restart::run(&cluster, |node| local_folder(&place, node), *wait, json)
         }
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
@@ -258,6 +300,12 @@ fn configured(place: &Place<'_>) -> Option<Configured> {
         complain!("vinga: the nodes that the cluster is configured with are not known: {why}");
         None
     })
+}
+
+/// The folder of a data node, if that is on this machine: the cluster is found by it then.
+fn local_folder(place: &Place<'_>, node: NodeId) -> Option<NodeFolder> {
+    let folder = NodeFolder::new(&place.folder()?, node.0);
+    folder.path().is_dir().then_some(folder)
 }
 
 fn say_done(json: bool, what: &str, table: &str) {

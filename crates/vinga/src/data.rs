@@ -24,7 +24,7 @@ use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::heap;
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::{FolderLock, KeptData, NodeFolder};
-use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
+use vinga_runtime::node_process::{EXIT_CANNOT_GO_ON, EXIT_START_AGAIN};
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
 use vinga_runtime::termination::Termination;
@@ -434,7 +434,10 @@ fn run_node(
             if let Some(folder) = &folder {
                 folder.withdraw();
             }
-            asked_or_not_started.map(|_| ExitCode::SUCCESS)
+            asked_or_not_started.map(|cause| match cause {
+                StopCause::AskedToStartAgain(_) => ExitCode::from(EXIT_START_AGAIN),
+                StopCause::Asked(_) | StopCause::CannotGoOn(_) => ExitCode::SUCCESS,
+            })
         }
     }
 }

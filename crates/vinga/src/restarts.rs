@@ -7,8 +7,8 @@
 //! A node that has ended in order, as it was asked to, is not started again, nor is one that could not start the first
 //! time: whoever has started it finds out why. One that was killed has not found that out, nor has one that was to join
 //! others and was left alone by these. After every other end the next start follows, with a pause that doubles from one
-//! to the next, until the node has run for a while. When the parent is asked to stop, it asks the node, and ends when
-//! that has.
+//! to the next, until the node has run for a while. One that has ended in order as it is to be started again (`vinga
+//! admin restart`) is, without a pause. When the parent is asked to stop, it asks the node, and ends when that has.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use vinga_datanode::why_refused;
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::{self, NodeFolder};
-use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
+use vinga_runtime::node_process::{EXIT_CANNOT_GO_ON, EXIT_START_AGAIN};
 use vinga_runtime::termination::Termination;
 
 /// The pause before a node is started again whose last run was long.
@@ -126,14 +126,35 @@ fn arguments_of_node(own: impl Iterator<Item = OsString>, is_first: bool) -> Vec
     own.skip(1).filter(|argument| argument != FLAG && (is_first || argument != "--initial")).collect()
 }
 
-/// Whether the node is to be started again that has ended so. `has_started`: it was ready in this run, or in an earlier
-/// one.
-fn goes_on(status: Option<ExitStatus>, has_started: bool) -> bool {
+/// What follows on an end of the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// It is not started again.
+    StaysDown,
+    /// It is started again behind a pause.
+    StartsLater,
+    /// It is started again at once: it has ended for that.
+    StartsNow,
+}
+
+/// What follows when the node has ended so. `has_started`: it was ready in this run, or in an earlier one.
+fn next(status: Option<ExitStatus>, has_started: bool) -> Next {
     match status.map(|status| (status.code(), status.signal())) {
-        Some((Some(0), _)) => false,
-        Some((Some(code), _)) if code == i32::from(EXIT_CANNOT_GO_ON) => true,
-        Some((None, Some(_))) => true,
-        _ => has_started,
+        Some((Some(0), _)) => Next::StaysDown,
+        Some((Some(code), _)) if code == i32::from(EXIT_START_AGAIN) => Next::StartsNow,
+        Some((Some(code), _)) if code == i32::from(EXIT_CANNOT_GO_ON) => Next::StartsLater,
+        Some((None, Some(_))) => Next::StartsLater,
+        _ if has_started => Next::StartsLater,
+        _ => Next::StaysDown,
+    }
+}
+
+/// What the parent ends with when the node has ended so, and is not started again.
+fn last_code(status: Option<ExitStatus>) -> u8 {
+    match status.and_then(|status| status.code()) {
+        Some(code) if code == i32::from(EXIT_START_AGAIN) => 0,
+        Some(code) => u8::try_from(code).unwrap_or(1),
+        None => 1,
     }
 }
 
@@ -184,14 +205,19 @@ pub fn run(folder: &NodeFolder, node: u64) -> Result<ExitCode, String> {
         // An address would say less: it may be that of an earlier start, or of a node that was started by others.
         let has_started = !is_first || folder.last_start() != before;
         let status = status.ok();
-        if !goes_on(status, has_started) || parent.is_asked_to_stop_within(Duration::ZERO) {
-            let code = status.and_then(|status| status.code());
-            if code != Some(0) {
+        let next = next(status, has_started);
+        if next == Next::StaysDown || parent.is_asked_to_stop_within(Duration::ZERO) {
+            let code = last_code(status);
+            if code != 0 {
                 ::log::error!(target: "restarts", "data node {node} {end}: it is not started again");
             }
-            return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+            return Ok(ExitCode::from(code));
         }
         is_first = false;
+        if next == Next::StartsNow {
+            ::log::info!(target: "restarts", "data node {node} has stopped to be started again: it is started");
+            continue;
+        }
         let pause = pauses.after(begun.elapsed());
         ::log::warn!(
             target: "restarts",
@@ -220,12 +246,24 @@ mod tests {
 
     #[test]
     fn a_first_start_that_fails_is_left_to_whoever_has_asked_for_it() {
-        let exits = |code: i32| Some(ExitStatus::from_raw(code << 8));
         let killed = Some(ExitStatus::from_raw(9));
         let left_alone = exits(EXIT_CANNOT_GO_ON.into());
-        let first = [exits(0), exits(1), exits(70), None, killed, left_alone];
-        assert_eq!(first.map(|status| goes_on(status, false)), [false, false, false, false, true, true]);
-        assert_eq!(first.map(|status| goes_on(status, true)), [false, true, true, true, true, true]);
+        let ends = [exits(0), exits(1), exits(70), None, killed, left_alone];
+        let goes_on = |has_started| ends.map(|status| next(status, has_started) == Next::StartsLater);
+        assert_eq!(goes_on(false), [false, false, false, false, true, true]);
+        assert_eq!(goes_on(true), [false, true, true, true, true, true]);
+    }
+
+    #[test]
+    fn one_that_has_stopped_to_be_started_again_is_started_at_once() {
+        let stopped = exits(EXIT_START_AGAIN.into());
+        assert_eq!([false, true].map(|has_started| next(stopped, has_started)), [Next::StartsNow; 2]);
+        // It is a stop in order all the same, if the parent was asked to stop meanwhile.
+        assert_eq!([stopped, exits(0), exits(70), None].map(last_code), [0, 0, 70, 1]);
+    }
+
+    fn exits(code: i32) -> Option<ExitStatus> {
+        Some(ExitStatus::from_raw(code << 8))
     }
 
     #[test]

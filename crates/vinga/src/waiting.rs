@@ -1,4 +1,4 @@
-//! Waiting for a node on this machine. It is said what for, if it lasts.
+//! Waiting for a node. It is said what for, if it lasts.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,16 +7,19 @@ use vinga_runtime::complain;
 /// After this time people want to know what is waited for.
 const LONG: Duration = Duration::from_secs(2);
 
+/// Behind this time it is said again, where the wait may be long.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// A wait that has begun.
 pub struct Waiting {
     begun: Instant,
-    is_said: bool,
+    said: Option<Instant>,
 }
 
 impl Waiting {
     /// Begins to wait.
     pub fn begin() -> Self {
-        Waiting { begun: Instant::now(), is_said: false }
+        Waiting { begun: Instant::now(), said: None }
     }
 
     /// For how long it has been waited.
@@ -26,11 +29,26 @@ impl Waiting {
 
     /// Says what is waited for, once, if it has lasted long.
     pub fn say_if_long(&mut self, what: impl FnOnce() -> String) {
-        if !self.is_said && self.elapsed() >= LONG {
-            // Standard output is for the result.
-            complain!("{}", what());
-            self.is_said = true;
+        if self.said.is_none() && self.elapsed() >= LONG {
+            self.say(&what());
         }
+    }
+
+    /// Says what is waited for, again and again, as long as it lasts.
+    pub fn say_from_time_to_time(&mut self, what: impl FnOnce() -> String) {
+        let is_due = match self.said {
+            None => self.elapsed() >= LONG,
+            Some(said) => said.elapsed() >= AGAIN,
+        };
+        if is_due {
+            self.say(&what());
+        }
+    }
+
+    fn say(&mut self, what: &str) {
+        // Standard output is for the result.
+        complain!("{what}");
+        self.said = Some(Instant::now());
     }
 }
 

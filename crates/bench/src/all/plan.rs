@@ -12,6 +12,7 @@ use crate::ranges::RangesOptions;
 use crate::redis::RedisOptions;
 use crate::replicas::ReplicasOptions;
 use crate::restart::RestartOptions;
+use crate::rolling::{self, RollingOptions};
 use crate::scan::ScanOptions;
 use crate::spike::SpikeOptions;
 use crate::sql::SqlOptions;
@@ -35,6 +36,7 @@ pub(super) struct Plan {
     pub replicas: ReplicasOptions,
     pub failover: FailoverOptions,
     pub restart: RestartOptions,
+    pub rolling: RollingOptions,
 }
 
 impl Plan {
@@ -120,6 +122,11 @@ impl Plan {
                 rows: pick(100_000, 1_000_000),
                 indexes: 1,
                 loops: if quick { 1 } else { 3 },
+            },
+            rolling: RollingOptions {
+                loops: if quick { 1 } else { 5 },
+                clients: 4,
+                only: rolling::Piece::ALL.into(),
             },
             flexasynch,
         }

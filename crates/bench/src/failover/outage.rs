@@ -1,8 +1,8 @@
 //! Updates by threads of one client, while a signal of the operating system goes to one of two data nodes.
 
 use super::FailoverOptions;
-use super::disturbance::disturb;
 use crate::cluster::ClusterProgram;
+use crate::disturbance::disturb;
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
 use crate::keys::ValueMaker;

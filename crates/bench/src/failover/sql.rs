@@ -6,8 +6,9 @@
 //! selected is checked: every update that was acknowledged is in it, and no other but those of unknown outcome.
 
 use super::FailoverOptions;
-use super::disturbance::disturb;
 use crate::cluster::ClusterProgram;
+use crate::count::Count;
+use crate::disturbance::disturb;
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
 use crate::node::NodeProgram;
@@ -124,47 +125,13 @@ impl Session {
             Ok(answer) => self.count.selected(&answer.strings())?,
             Err(error @ SqlError::Server { .. }) => {
                 if is_update {
-                    self.count.unknown += 1;
+                    self.count.failed();
                 }
                 return Ok(Some(format!("{text}: {error}")));
             }
             Err(error @ SqlError::Lost(_)) => return Err(Failure::new(format!("{text}: {error}"))),
         }
         Ok(None)
-    }
-}
-
-/// What a row may hold that each update adds 1 to.
-#[derive(Default)]
-struct Count {
-    /// Updates that were acknowledged.
-    acknowledged: u64,
-    /// Updates that failed: each of them was committed, or not.
-    unknown: u64,
-}
-
-impl Count {
-    fn updated(&mut self, rows: u64) -> Result<()> {
-        self.acknowledged += 1;
-        match rows {
-            1 => Ok(()),
-            _ => Err(Failure::new(format!("an update of one row has changed {rows}"))),
-        }
-    }
-
-    /// Checks what was selected.
-    fn selected(&self, rows: &[Vec<String>]) -> Result<()> {
-        let Count { acknowledged, unknown } = *self;
-        let value = match rows {
-            [row] => row.first().and_then(|value| value.parse::<u64>().ok()),
-            _ => None,
-        };
-        if value.is_some_and(|value| (acknowledged..=acknowledged + unknown).contains(&value)) {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{acknowledged} updates of a row were acknowledged, and {unknown} have failed, but it is {rows:?}"
-        )))
     }
 }
 
@@ -199,22 +166,6 @@ pub(super) fn figures(command: &str, outages: &[SqlOutage]) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_row_holds_what_was_acknowledged_and_perhaps_what_failed() {
-        let mut count = Count::default();
-        let row = |value: &str| vec![vec![value.to_owned()]];
-        count.updated(1).unwrap();
-        count.updated(1).unwrap();
-        assert!(count.selected(&row("2")).is_ok());
-        assert!(count.selected(&row("1")).is_err(), "an update is lost");
-        assert!(count.selected(&row("3")).is_err(), "one is there twice");
-        count.unknown += 1;
-        assert!(count.selected(&row("2")).is_ok() && count.selected(&row("3")).is_ok());
-        assert!(count.selected(&row("4")).is_err() && count.selected(&row("NULL")).is_err());
-        assert!(count.selected(&[]).is_err(), "the row is gone");
-        assert!(count.updated(0).is_err());
-    }
 
     #[test]
     fn one_failed_statement_is_seen_in_the_figure() {

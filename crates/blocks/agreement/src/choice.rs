@@ -105,7 +105,21 @@ impl Agreement {
             .filter(|&node| !self.peers.is_gone(node) && !self.peers.is_given_up(node))
             .collect();
         let candidates = picture.within_reach(own, &candidates);
-        let best = picture.best(&candidates).unwrap_or_default();
+        // Those that are given up may have a view that leaves others out of partitions. If all that are left have
+        // agreed to it, as this node has, a set stops that lacks something there; so another one is chosen, if there
+        // is one. If there is none it may be that one of them has not agreed: their round finds out.
+        let later = self.growth.agreed().map(|agreed| agreed.view.clone());
+        let later = later.filter(|later| view.leaves_out_in(later));
+        let picture = picture.with_later(later.as_ref());
+        let (picture, best) = match picture.best(&candidates) {
+            None if later.is_some() => {
+                let picture = picture.with_later(None);
+                let best = picture.best(&candidates);
+                (picture, best)
+            }
+            best => (picture, best),
+        };
+        let best = best.unwrap_or_default();
         let waited = self.note_choice(cx, &best);
         if self.leader_of(&best) == Some(own) {
             // Others may just be about to find the same, or that it is this node that does not reach anybody.

@@ -58,7 +58,8 @@ struct Candidate {
 /// Heartbeat intervals that a data node has from the opening of its links until it sends something.
 const STARTING_INTERVALS: u64 = 40;
 
-/// How long a primary may move, or somebody may be left out, at most: operations wait for that, however long intervals are.
+/// How long a primary may move, or somebody may be left out, at most: operations wait for that, however long intervals
+/// are.
 const MOVE_MAX: Span = Span::from_millis(500);
 
 /// A later view to which a node has agreed: whether the president has installed it is not known.

@@ -219,6 +219,11 @@ impl Peers {
     /// have stopped to answer its heartbeats, and they would have to have a started member of each node group; so the
     /// lease lasts so long from the latest heartbeat for which too few have stopped.
     ///
+    /// One that is to stop counts here like any other, in whatever partitions it is: those that lack no partition have
+    /// a started member of each node group, so the lease is never too long. It may be shorter than it could be. But it
+    /// is the same in a view that leaves somebody out of a partition as in the one before; so it does not matter which
+    /// of the two this node judges by, and others go on from.
+    ///
     /// It lasts for ever if all others together could not go on: but for members that have not started. When one of
     /// them does, others may go on without this node, while a thread of it does not know that yet; so it has no lease
     /// then that lasts longer than others would wait.
@@ -255,7 +260,7 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vinga_base::Incarnation;
+    use vinga_base::{Incarnation, PartitionId};
     use vinga_wire::view::Member;
 
     #[test]
@@ -272,6 +277,27 @@ mod tests {
         let copying = joined.with_copying(NodeId(3));
         assert_eq!(lease(&copying, Tick(100)), Tick(160));
         assert_eq!(lease(&copying.with_started(NodeId(3)), Tick(100)), Tick(0), "nobody has answered yet");
+    }
+
+    /// Whoever goes on from a view that leaves somebody out of partitions need not know who has agreed to it.
+    #[test]
+    fn a_lease_is_the_same_wherever_one_that_leaves_was_left_out() {
+        let member = |node, group| Member::started(NodeId(node), Incarnation(1), group, 2, 1);
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1)]);
+        let leaving = first.with_leaving(NodeId(2)).with_primary(PartitionId(2), NodeId(1));
+        let partly = leaving.with_left_out(PartitionId(0));
+        let left = partly.with_left_out(PartitionId(2));
+        for own in [1, 2, 3] {
+            let mut peers = Peers::of(&first, NodeId(own), Tick(0));
+            for (node, sent) in [(1, 40), (2, 50), (3, 60)] {
+                peers.note_confirmed(NodeId(node), Tick(sent));
+            }
+            let lease = |view: &ClusterView| peers.lease(view, NodeId(own), Tick(70), Span(60));
+            let expected = if own == 3 { Tick(u64::MAX) } else { lease(&first) };
+            for view in [&first, &leaving, &partly, &left] {
+                assert_eq!(lease(view), expected);
+            }
+        }
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl Reports {
 /// Who reaches whom at one moment.
 pub(crate) struct Picture<'a> {
     view: &'a ClusterView,
+    /// A later view which somebody may have, and that leaves members out of partitions: those that are to go on should
+    /// lack nothing in it either, or they stop.
+    later: Option<&'a ClusterView>,
     /// Pairs of which one does not reach the other: each in both orders.
     apart: BTreeSet<(NodeId, NodeId)>,
     is_anybody_suspected: bool,
@@ -71,7 +74,17 @@ impl<'a> Picture<'a> {
                 apart.extend([(node, other), (other, node)]);
             }
         }
-        Picture { view, apart, is_anybody_suspected: !suspected.is_empty() }
+        Picture { view, later: None, apart, is_anybody_suspected: !suspected.is_empty() }
+    }
+
+    /// The same if somebody may have a later view, in which those that are to go on should lack nothing either.
+    pub(crate) fn with_later(self, later: Option<&'a ClusterView>) -> Self {
+        Picture { later, ..self }
+    }
+
+    /// Whether a set of members lacks something, so that it can't be a cluster by itself.
+    fn is_lacking(&self, is_in: impl Fn(NodeId) -> bool) -> bool {
+        [Some(self.view), self.later].into_iter().flatten().any(|view| view.lack_of(&is_in).is_some())
     }
 
     pub(crate) fn is_anybody_suspected(&self) -> bool {
@@ -102,22 +115,22 @@ impl<'a> Picture<'a> {
     /// result. `None` if no such set is found.
     ///
     /// Leaves out one after the other: always the one that reaches the fewest; of several one that has not started, or
-    /// the youngest; but never the last one of a node group, or with coordinators. That may miss the largest set if
-    /// links fail all over the place, but it takes the same decision wherever the same is known. Nobody is left out for
-    /// not reaching members that have not started: these go.
+    /// one that is to stop, or the youngest; but never the last one with a partition, or with coordinators. That may
+    /// miss the largest set if links fail all over the place, but it takes the same decision wherever the same is
+    /// known. Nobody is left out for not reaching members that have not started: these go.
     pub(crate) fn best(&self, candidates: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut left = candidates.to_vec();
         loop {
             let has_started = |node| self.view.has_started(node);
-            let is_needed =
-                |node| self.view.lack_of(|other| other != node && left.contains(&other)).is_some();
-            let lonely: Vec<(usize, bool, usize)> = left
+            let is_needed = |node| self.is_lacking(|other| other != node && left.contains(&other));
+            let lonely: Vec<(usize, bool, bool, usize)> = left
                 .iter()
                 .enumerate()
                 .filter_map(|(at, &node)| {
                     let apart = || left.iter().filter(|&&other| self.are_apart(node, other));
                     let counts = |other: &&NodeId| !has_started(node) || has_started(**other);
-                    apart().next().map(|_| (apart().filter(counts).count(), !has_started(node), at))
+                    let leaves = self.view.is_leaving(node);
+                    apart().next().map(|_| (apart().filter(counts).count(), !has_started(node), leaves, at))
                 })
                 .collect();
             if lonely.is_empty() {
@@ -126,7 +139,7 @@ impl<'a> Picture<'a> {
             let (.., at) = lonely.into_iter().filter(|&(.., at)| !is_needed(left[at])).max()?;
             left.remove(at);
         }
-        self.view.lack_of(|node| left.contains(&node)).is_none().then_some(left)
+        (!self.is_lacking(|node| left.contains(&node))).then_some(left)
     }
 
     /// Whether all of a set that have started do not reach any of those that are to go.
@@ -140,7 +153,7 @@ impl<'a> Picture<'a> {
 mod tests {
     use super::*;
     use alloc::vec;
-    use vinga_base::Incarnation;
+    use vinga_base::{Incarnation, PartitionId};
     use vinga_wire::view::Member;
 
     /// Nodes 1, 2 … in these groups.
@@ -206,6 +219,43 @@ mod tests {
         // One that reaches nobody goes, and they do not.
         assert_eq!(best(&[(2, 1), (2, 3), (2, 5), (2, 6)]), Some(vec![1, 3, 5, 6]));
         assert_eq!(best(&[(1, 3), (2, 3)]), None, "they do not complete a cluster");
+    }
+
+    /// Of three with two partitions each the second one leaves, and is in the second partition only.
+    #[test]
+    fn one_that_leaves_goes_before_others_but_not_the_last_one_of_a_partition() {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 2, 1);
+        let first = ClusterView::first((1..=3).map(member).collect());
+        let leaving = first.with_leaving(NodeId(2)).with_primary(PartitionId(1), NodeId(3));
+        let later = leaving.with_left_out(PartitionId(0));
+        let best = |view: &ClusterView, later: Option<&ClusterView>, apart: &[(u8, u8)]| {
+            let all: Vec<NodeId> = view.members().iter().map(|member| member.node).collect();
+            let mut reports = Reports::default();
+            for &(one, other) in apart {
+                reports.note_given_up(NodeId(one), Tick(0), &[NodeId(other)]);
+            }
+            let picture = Picture::of(view, (NodeId(1), Row::default()), &reports, Tick(0), Span(1));
+            let set = picture.with_later(later).best(&all);
+            set.map(|set| set.iter().map(|node| node.0).collect::<Vec<u8>>())
+        };
+        let second_alone = [(2, 3), (1, 2), (1, 3)];
+        assert_eq!(best(&first, None, &[(2, 3)]), Some(vec![1, 2]));
+        assert_eq!(best(&leaving, None, &[(2, 3)]), Some(vec![1, 3]));
+        assert_eq!(best(&leaving, None, &second_alone), Some(vec![1]));
+        assert_eq!(best(&later, None, &[(1, 3)]), Some(vec![1, 2]), "it has the second partition still");
+        // The first one, which is lost, may have the later view: the third one alone has the first partition for
+        // certain.
+        let first_alone = [(1, 2), (1, 3), (1, 4), (1, 5)];
+        let third_lonely = [(1, 2), (1, 3), (1, 4), (1, 5), (3, 2), (3, 4)];
+        let member = |node| Member::started(NodeId(node), Incarnation(1), u16::from(node > 3), 2, 1);
+        let first = ClusterView::first((1..=5).map(member).collect());
+        let leaving = first.with_leaving(NodeId(2)).with_primary(PartitionId(2), NodeId(3));
+        let later = leaving.with_left_out(PartitionId(0));
+        let best = |later: Option<&ClusterView>, apart: &[(u8, u8)]| best(&leaving, later, apart);
+        assert_eq!(best(None, &first_alone), Some(vec![2, 3, 4, 5]));
+        assert_eq!(best(Some(&later), &first_alone), Some(vec![2, 3, 4, 5]));
+        assert_eq!(best(None, &third_lonely), Some(vec![2, 4, 5]));
+        assert_eq!(best(Some(&later), &third_lonely), Some(vec![3, 5]));
     }
 
     #[test]

@@ -243,7 +243,13 @@ impl Agreement {
         let failed = list(&round.failed);
         let lacking = self.view.lack_of(|node| !round.failed.contains(&node));
         assert_eq!(lacking, None, "those that are to go on can be a cluster by themselves");
-        // Those that were given up may have that view, and have changed rows without whom it leaves out.
+        // Those that were given up may have that view, and have changed rows without those that it leaves out. So
+        // these are not replicas there any more, whether anybody else can go on or not: one that has ended may have
+        // done so before. Whoever leads behind this node, with members of this set only, makes the next view of the
+        // same one, as they all have agreed to it: so the numbers of these views differ, too.
+        //
+        // What lacks nothing in that view lacks nothing in the present one. So those that were given up are judged by
+        // the present one: not all of them need have agreed.
         let later = round.later.as_ref().map(|later| &later.view);
         let later = later.filter(|later| self.view.leaves_out_in(later));
         let base = later.filter(|_| !cx.has_bug(InjectedBug::LeavingForgottenInSplit));

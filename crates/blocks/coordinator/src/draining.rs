@@ -12,9 +12,11 @@
 use crate::Coordinator;
 use crate::transaction::{State, Transaction};
 use alloc::collections::BTreeMap;
-use vinga_base::TransactionId;
+use alloc::vec::Vec;
+use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::restart::DrainBody;
+use vinga_wire::view::{Member, MemberState, ViewChange};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
 /// How often it is looked whether all that is awaited has ended.
@@ -29,6 +31,8 @@ pub(crate) struct Draining {
     /// This coordinator's own data node leaves: no transaction begins here any more.
     is_closed: bool,
     request: Option<Request>,
+    /// Data nodes that leave, of which nothing is awaited here any more.
+    needless: Vec<NodeId>,
 }
 
 /// The latest request that is not confirmed.
@@ -43,6 +47,18 @@ impl Draining {
     /// Whether no transaction begins here any more.
     pub fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Whether a member that is lost was about to stop, and something may have been awaited of it: what was sent in a
+    /// view in which it was a replica, though it is none in the view before this one.
+    pub fn is_missed(&self, lost: &Member) -> bool {
+        lost.state == MemberState::Leaving && !self.needless.contains(&lost.node)
+    }
+
+    /// Another view has begun: whoever leads asks anew.
+    pub fn begin_view(&mut self, change: &ViewChange) {
+        self.request = None;
+        self.needless.retain(|&node| !change.has_lost(node));
     }
 }
 
@@ -81,16 +97,12 @@ impl Coordinator {
         });
         if request.awaited.is_empty() || cx.has_bug(InjectedBug::LeaverNotDrained) {
             cx.mark("coordinator needs a leaving data node no more");
+            self.draining.needless.push(request.body.node);
             cold::write(&mut cx.frame(SignalNumber::DrainConfirm, request.requester), &request.body);
         } else {
             cx.mark("coordinator waits for transactions before a data node leaves");
             cx.send_after(LOOK, DRAIN_TIMER);
             self.draining.request = Some(request);
         }
-    }
-
-    /// Another view has begun: whoever leads asks anew.
-    pub(crate) fn forget_drain_request(&mut self) {
-        self.draining.request = None;
     }
 }

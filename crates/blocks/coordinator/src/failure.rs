@@ -10,7 +10,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::membership::ApiNodeBody;
-use vinga_wire::view::ViewChange;
+use vinga_wire::view::{Member, ViewChange};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
@@ -98,13 +98,18 @@ impl Coordinator {
 
     /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided
     /// ones are ended without it. One that was left out of a partition holds nothing there of undecided transactions;
-    /// but it may have been sent what ends decided ones, and may stop before it has passed that on.
+    /// but it may have been sent what ends decided ones, and may stop before it has passed that on. (Those that go on
+    /// from a view that was given up may have left it out while it held something: then they await its answers before
+    /// it stops, and roll back if it is lost before.)
     pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.lazy_orders.forget_lost(change);
         let touched: Vec<Handle> = self
             .transactions
             .iter()
-            .filter(|(_, t)| self.participants.of(t.participants).any(|p| has_other_replicas(p, change)))
+            .filter(|(_, t)| {
+                let mut all = self.participants.of(t.participants);
+                all.any(|p| has_other_replicas(p, change) || self.has_lost_replica(p, change))
+            })
             .map(|(handle, _)| handle)
             .collect();
         for handle in touched {
@@ -116,9 +121,10 @@ impl Coordinator {
         let orders = self.orders(cx, handle);
         let transaction = &self.transactions[handle];
         let participants = self.participants.of(transaction.participants);
-        let has_lost_any =
-            self.participants.of(transaction.participants).any(|p| has_lost_replica(p, change));
-        for participant in participants.filter(|p| !p.ended && has_other_replicas(p, change)) {
+        let has_lost = |p: &Participant| self.has_lost_replica(p, change);
+        let has_lost_any = self.participants.of(transaction.participants).any(has_lost);
+        let is_touched = |p: &&Participant| !p.ended && (has_other_replicas(p, change) || has_lost(p));
+        for participant in participants.filter(is_touched) {
             match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
@@ -138,8 +144,7 @@ impl Coordinator {
             }
         }
         let lost_nothing_but_reads = || {
-            let mut lost =
-                self.participants.of(transaction.participants).filter(|p| has_lost_replica(p, change));
+            let mut lost = self.participants.of(transaction.participants).filter(|p| has_lost(p));
             lost.all(|participant| !participant.changes)
         };
         match transaction.state {
@@ -160,6 +165,17 @@ impl Coordinator {
             State::Completing { .. } => self.complete_without(cx, handle, change),
             State::Committing { .. } | State::AwaitingDisk | State::RollingBack { .. } => {}
         }
+    }
+
+    /// Whether one of the replicas that a participant had is lost, or one that was left out of them and may have been
+    /// sent something before.
+    fn has_lost_replica(&self, participant: &Participant, change: &ViewChange) -> bool {
+        let replicas = change.old.owned_by(participant.owner).replicas();
+        let may_have_been = |lost: &Member| {
+            replicas.contains(lost.node)
+                || lost.group == participant.owner.group() && self.draining.is_missed(lost)
+        };
+        change.lost().any(may_have_been)
     }
 
     /// Rolls back transactions that were inactive for too long, and looks after schema changes that wait.
@@ -185,10 +201,4 @@ impl Coordinator {
 fn has_other_replicas(participant: &Participant, change: &ViewChange) -> bool {
     let replicas = change.old.owned_by(participant.owner).replicas();
     replicas.nodes().any(|node| change.has_left(participant.owner, node))
-}
-
-/// Whether one of the replicas that a participant had is lost.
-fn has_lost_replica(participant: &Participant, change: &ViewChange) -> bool {
-    let replicas = change.old.owned_by(participant.owner).replicas();
-    replicas.nodes().any(|node| change.has_lost(node))
 }

@@ -275,11 +275,11 @@ impl Block for Coordinator {
         if change.old.president() != change.new.president() {
             self.greet_president(cx);
         }
-        self.forget_drain_request();
         self.tables.forget_requesters(change);
         self.note_moves(change);
         self.go_on_in(cx, change);
         self.take_over_in(cx, change);
+        self.draining.begin_view(change);
     }
 
     /// Sends what was gathered lazily.

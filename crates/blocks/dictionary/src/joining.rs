@@ -15,9 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::TableVersion;
 use vinga_kernel::Context;
-use vinga_wire::restart::{
-    DefinitionsConfirm, DefinitionsRequest, DrainBody, NewcomerStep, SchemaHold, StepDoneReport,
-};
+use vinga_wire::restart::{DefinitionsConfirm, DefinitionsRequest, NewcomerStep, SchemaHold, StepDoneReport};
 use vinga_wire::view::{MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -73,17 +71,17 @@ impl Dictionary {
         Some(())
     }
 
-    /// This data node leaves: it changes no schema any more. Whoever waits for a change asks the next president.
-    pub(crate) fn on_drain_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let body: DrainBody = cold::read(frame)?;
-        self.is_closed = true;
+    /// If this data node can only stop, it begins no schema change any more: whoever waits for one asks the next
+    /// president.
+    pub(crate) fn refuse_queued_if_leaving(&mut self, cx: &mut Context<'_>) {
+        if !cx.view().can_only_stop(cx.own().node()) {
+            return;
+        }
         let queued: Vec<_> = self.queue.drain(..).collect();
         for (requester, _) in queued {
             cx.mark("queued schema change is refused as its data node leaves");
             self.refuse(cx, requester, Refused { code: ErrorCode::NodeStopping, detail: String::new() });
         }
-        cold::write(&mut cx.frame(SignalNumber::DrainConfirm, frame.sender()), &body);
-        Some(())
     }
 
     /// This node is to learn all definitions if its first view is one that it has joined.

@@ -150,8 +150,6 @@ pub struct Dictionary {
     queue: VecDeque<(Requester, ChangeRequest)>,
     /// Changes are held as a data node joins.
     hold: Option<Hold>,
-    /// This data node leaves, and begins no change any more.
-    is_closed: bool,
     /// This node has joined, and learns the definitions.
     joining: Option<Joining>,
     /// Number of the newest change, here or where it was noted from.
@@ -188,7 +186,6 @@ impl Dictionary {
             succession: None,
             queue: VecDeque::new(),
             hold: None,
-            is_closed: false,
             joining: None,
             changes: 0,
             epoch: Epoch(0),
@@ -348,7 +345,6 @@ impl Block for Dictionary {
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
             Some(SignalNumber::SchemaHoldRequest) => self.on_schema_hold_request(cx, frame),
             Some(SignalNumber::SchemaReleaseOrder) => self.on_schema_release_order(cx, frame),
-            Some(SignalNumber::DrainRequest) => self.on_drain_request(cx, frame),
             Some(SignalNumber::DefinitionsRequest) => self.on_definitions_request(cx, frame),
             Some(SignalNumber::DefinitionsConfirm) => self.on_definitions_confirm(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
@@ -385,6 +381,7 @@ impl Block for Dictionary {
             }
             self.go_on(cx);
         }
+        self.refuse_queued_if_leaving(cx);
         let own = Some(cx.own().node());
         if change.new.president() == own && change.old.president() != own {
             self.succeed(cx);

@@ -129,7 +129,11 @@ impl Restart {
         self.forget_leavers(change);
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
         if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
-            self.release_schema(cx);
+            if change.new.has_begun_to_leave() && self.leader.hold.is_some() {
+                self.hold_schema(cx);
+            } else {
+                self.release_schema(cx);
+            }
         }
         self.go_on(cx);
     }
@@ -181,6 +185,9 @@ impl Restart {
         }
         let view = cx.shared_view();
         let is_kept = view.has_begun_to_leave();
+        if is_kept && self.leader.hold.is_some_and(|(_, is_confirmed)| is_confirmed) {
+            self.drain(cx);
+        }
         let rest = self.next_rest(cx);
         let leaves = view.leaving().next().is_some();
         let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !leaves);

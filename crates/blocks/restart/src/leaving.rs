@@ -16,7 +16,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::{DrainBody, LeaveBody, LeaveReport};
-use vinga_wire::view::{MemberState, ViewChange};
+use vinga_wire::view::{Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What this data node knows of its own leaving.
@@ -46,11 +46,12 @@ pub(crate) struct Leavers {
 
 impl Restart {
     /// This data node is to stop.
-    pub(crate) fn on_leave_order(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn on_leave_order(&mut self, cx: &mut Context<'_>) -> Option<()> {
         if self.leaving == Leaving::Stays {
             self.leaving = Leaving::Asks;
         }
         self.follow_leaving(cx);
+        Some(())
     }
 
     /// Asks the president to have this data node leave, or notes how far that has come.
@@ -144,12 +145,12 @@ impl Restart {
                 cold::write(&mut cx.frame(SignalNumber::LeaveRefuse, Self::address_of(node)), &body);
             }
         }
-        self.drain(cx);
         false
     }
 
-    /// Asks all that may need a data node which is a replica of nothing any more.
-    fn drain(&mut self, cx: &mut Context<'_>) {
+    /// Asks all that may need a data node which is a replica of nothing any more. No schema change is under way that it
+    /// leads, or takes part in.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
         let leavers = &mut self.leader.leavers;
         if leavers.draining.is_some() {
@@ -160,9 +161,7 @@ impl Restart {
         };
         let Some(member) = view.leaving().find(|member| left(member.node, &leavers.drained)) else { return };
         let body = DrainBody { view: view.number(), node: member.node };
-        let dictionary = Address::new(member.node, BlockNumber::Dictionary, 0);
-        let awaited: BTreeSet<Address> =
-            view.addresses(BlockNumber::Coordinator).chain([dictionary]).collect();
+        let awaited: BTreeSet<Address> = view.addresses(BlockNumber::Coordinator).collect();
         for &address in &awaited {
             cold::write(&mut cx.frame(SignalNumber::DrainRequest, address), &body);
         }
@@ -176,7 +175,7 @@ impl Restart {
             return Some(());
         }
         self.leader.leavers.draining = None;
-        if let Some((node, incarnation)) = cx.view().member(body.node).map(|member| member.identity()) {
+        if let Some((node, incarnation)) = cx.view().member(body.node).map(Member::identity) {
             cx.mark("data node has left");
             cx.log(LogLevel::Info, format_args!("nobody needs data node {node} any more: it may stop"));
             self.leader.leavers.drained.insert((node, incarnation));

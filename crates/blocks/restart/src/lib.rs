@@ -149,7 +149,7 @@ impl Block for Restart {
             Some(SignalNumber::ClientsConfirm) => self.on_clients_confirm(cx, frame),
             Some(SignalNumber::HandOverConfirm) => self.on_hand_over_confirm(cx, frame),
             Some(SignalNumber::HandOverRefuse) => self.on_hand_over_refuse(cx, frame),
-            Some(SignalNumber::LeaveOrder) => Some(self.on_leave_order(cx)),
+            Some(SignalNumber::LeaveOrder) => self.on_leave_order(cx),
             Some(SignalNumber::LeaveRequest) => self.on_leave_request(cx, frame),
             Some(SignalNumber::LeaveRefuse) => self.on_leave_refuse(cx, frame),
             Some(SignalNumber::LeaveConfirm) => self.on_leave_confirm(cx, frame),

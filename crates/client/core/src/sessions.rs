@@ -381,6 +381,8 @@ impl Sessions {
             return Err(Error::with_detail(ErrorCode::SameDataNode, format!("data node {node}")));
         }
         self.admission = self.admission.max(confirm.admission);
+        // Connections to it by another address were lost before: these are open now.
+        self.list.iter_mut().filter(|session| session.node == Some(node)).for_each(|one| one.lost_in = 0);
         let known = self.cluster_incarnation;
         let mut is_restarted = false;
         let session = self.get_mut(endpoint);
@@ -390,7 +392,7 @@ impl Sessions {
                 net.incarnation = Incarnation(confirm.api_incarnation);
                 session.asks_for_session = false;
                 session.is_mute = false;
-                (session.admission, session.lost_in) = (confirm.admission, 0);
+                session.admission = confirm.admission;
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);

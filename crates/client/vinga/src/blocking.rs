@@ -15,7 +15,7 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
-use crate::{ConnectOptions, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
+use crate::{ConnectOptions, DataNode, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,6 +226,11 @@ impl Cluster {
     /// See [`crate::Cluster::data_nodes`].
     pub fn data_nodes(&self) -> Vec<NodeId> {
         self.inner.data_nodes()
+    }
+
+    /// See [`crate::Cluster::data_node_states`].
+    pub fn data_node_states(&self) -> Vec<DataNode> {
+        self.inner.data_node_states()
     }
 
     /// See [`crate::Cluster::arbitrator`].

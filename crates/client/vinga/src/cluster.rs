@@ -2,6 +2,7 @@
 
 use crate::addresses::{self, Written};
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
+use crate::data_nodes::{self, DataNode};
 use crate::engine::{Engine, Handle, Prover};
 use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
@@ -287,6 +288,11 @@ impl Cluster {
             self.handle.engine.look(|client| client.view().members().iter().map(|one| one.node).collect());
         nodes.sort_unstable();
         nodes
+    }
+
+    /// The same with what is known of them, of those that have all their rows.
+    pub fn data_node_states(&self) -> Vec<DataNode> {
+        self.handle.engine.look(|client| data_nodes::of(client.view()))
     }
 
     /// The management node that decided which data nodes go on when they lose each other, when the cluster began;

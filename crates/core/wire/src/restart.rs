@@ -28,7 +28,7 @@
 //! | `LeaveOrder` | info | restart of the same node | this data node is to stop: have it leave before |
 //! | `LeaveRequest` | restart of the one that is to stop | restart of the president | have me leave, one partition after the other |
 //! | `LeaveRefuse` | restart of the president | the requester | the others can't do without you |
-//! | `DrainRequest` | restart of the president | coordinators of all members, dictionary of the one that leaves | end what may need that one |
+//! | `DrainRequest` | restart of the president | coordinators of all members | end what may need that one |
 //! | `DrainConfirm` | the receivers | restart of the president | nothing of mine does any more |
 //! | `LeaveConfirm` | restart of the president | restart of the one that leaves | nobody needs you any more |
 //! | `LeaveReport` | restart of the one that leaves | info of the same node | nobody needs this data node any more, or the others can't do without it |

@@ -61,6 +61,9 @@ const WHO: &str = "node";
 /// log says why.
 pub const EXIT_CANNOT_GO_ON: u8 = 71;
 
+/// The exit code for a process whose node has stopped in order, as it was asked to, and is to be started again at once.
+pub const EXIT_START_AGAIN: u8 = 72;
+
 /// The figures of all threads that run turns, by index.
 pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 
@@ -106,13 +109,17 @@ where
     let begun = NodeProcess::begin(settings, make_host, request.clone());
     let node = match begun.and_then(Begun::finish_start) {
         Ok(node) => node,
-        Err(NotStarted::Asked(by)) => return Ok(StopCause::Asked(by)),
+        Err(NotStarted::Asked(cause)) => return Ok(cause),
         Err(NotStarted::LeftAlone(why)) => return Ok(StopCause::CannotGoOn(why)),
         Err(NotStarted::Failed(why)) => return Err(why),
     };
     ready(&node);
-    if let StopCause::Asked(signal) = request.wait() {
-        log::info!(target: WHO, "the node is asked to stop by {signal}");
+    match request.wait() {
+        StopCause::Asked(by) => log::info!(target: WHO, "the node is asked to stop by {by}"),
+        StopCause::AskedToStartAgain(by) => {
+            log::info!(target: WHO, "the node is asked to stop, and to be started again, by {by}");
+        }
+        StopCause::CannotGoOn(_) => {}
     }
     node.stop();
     Ok(request.wait())
@@ -121,7 +128,7 @@ where
 /// Why a node is not started, and has ended.
 enum NotStarted {
     /// It was asked to stop.
-    Asked(&'static str),
+    Asked(StopCause),
     /// Something is in the way.
     Failed(String),
     /// It was about to join others, and those were lost, or have gone on without it: its next start has nothing to do
@@ -132,8 +139,12 @@ enum NotStarted {
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotStarted::Asked(by) => write!(f, "{by} has asked the node to stop before it was started"),
-            NotStarted::Failed(why) | NotStarted::LeftAlone(why) => f.write_str(why),
+            NotStarted::Asked(StopCause::Asked(by) | StopCause::AskedToStartAgain(by)) => {
+                write!(f, "{by} has asked the node to stop before it was started")
+            }
+            NotStarted::Asked(StopCause::CannotGoOn(why))
+            | NotStarted::Failed(why)
+            | NotStarted::LeftAlone(why) => f.write_str(why),
         }
     }
 }
@@ -147,7 +158,7 @@ impl From<String> for NotStarted {
 impl From<StopCause> for NotStarted {
     fn from(cause: StopCause) -> Self {
         match cause {
-            StopCause::Asked(by) => NotStarted::Asked(by),
+            StopCause::Asked(_) | StopCause::AskedToStartAgain(_) => NotStarted::Asked(cause),
             StopCause::CannotGoOn(why) => NotStarted::Failed(why),
         }
     }

@@ -11,8 +11,21 @@ use vinga_wire::{ErrorClass, ErrorCode};
 pub enum StopCause {
     /// It was asked to, by this.
     Asked(&'static str),
+    /// It was asked to, by this, and is to be started again by whoever keeps it running.
+    AskedToStartAgain(&'static str),
     /// A block has said that the node can't go on, for this reason (`StopNodeOrder`).
     CannotGoOn(String),
+}
+
+impl StopCause {
+    /// Of several causes the one that weighs most counts.
+    fn weight(&self) -> u8 {
+        match self {
+            StopCause::AskedToStartAgain(_) => 0,
+            StopCause::Asked(_) => 1,
+            StopCause::CannotGoOn(_) => 2,
+        }
+    }
 }
 
 /// Where a node is asked to stop, and where its blocks report that it is started. Whoever runs the node waits here, and
@@ -37,8 +50,8 @@ struct State {
 }
 
 impl StopRequest {
-    /// Asks the node to stop. If it was asked before, the first cause counts; but that it can't go on counts before
-    /// that it was asked to stop.
+    /// Asks the node to stop. If it was asked before, the first cause counts; but that it is to stop for good counts
+    /// before that it is to be started again, and that it can't go on before both.
     pub fn make(&self, cause: StopCause) {
         self.note(cause, false);
     }
@@ -51,11 +64,7 @@ impl StopRequest {
 
     fn note(&self, cause: StopCause, is_temporary: bool) {
         let mut state = self.lock();
-        let counts = match (&state.cause, &cause) {
-            (None, _) | (Some(StopCause::Asked(_)), StopCause::CannotGoOn(_)) => true,
-            (Some(_), _) => false,
-        };
-        if counts {
+        if state.cause.as_ref().is_none_or(|before| before.weight() < cause.weight()) {
             (state.cause, state.is_temporary) = (Some(cause), is_temporary);
         }
         self.has_changed.notify_all();
@@ -168,6 +177,20 @@ mod tests {
         request.make(StopCause::Asked("SIGTERM"));
         assert_eq!(waiter.join().unwrap(), cannot_go_on());
         assert_eq!(request.wait(), cannot_go_on());
+    }
+
+    #[test]
+    fn one_that_is_to_stop_for_good_is_not_started_again() {
+        let (again, for_good) = (StopCause::AskedToStartAgain("a client"), StopCause::Asked("SIGTERM"));
+        let after = |causes: [&StopCause; 2]| {
+            let request = StopRequest::default();
+            causes.into_iter().for_each(|cause| request.make(cause.clone()));
+            request.wait()
+        };
+        assert_eq!(after([&again, &for_good]), for_good);
+        assert_eq!(after([&for_good, &again]), for_good);
+        assert_eq!(after([&again, &StopCause::AskedToStartAgain("another one")]), again);
+        assert_eq!(after([&again, &cannot_go_on()]), cannot_go_on());
     }
 
     #[test]

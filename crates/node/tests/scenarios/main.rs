@@ -14,6 +14,8 @@ mod handover;
 mod hazards;
 mod joining;
 mod last_replica;
+mod leaving;
+mod leaving_model;
 mod ordered_indexes;
 mod protocols;
 mod read_backup;

@@ -3,6 +3,7 @@
 use super::*;
 use vinga_wire::agreement::LinkBody;
 use vinga_wire::restart::JoiningReport;
+use vinga_wire::shutdown::{ShutdownRequest, ShutdownTerms};
 use vinga_wire::view::{Member, MemberState};
 
 /// The view that agreement has installed, if that is what a driver is sent.
@@ -119,6 +120,15 @@ impl Cluster {
             });
         }
         self.run();
+    }
+
+    /// A data node is to stop, and to leave before, for so many milliseconds at most.
+    pub fn ask_to_leave(&mut self, node: u8, wait: u32) {
+        let terms = ShutdownTerms::Unnoticed { wait };
+        let info = Address::new(NodeId(node), BlockNumber::Info, 0);
+        self.send(SignalNumber::ShutdownRequest, info, |w| {
+            cold::write(w, &ShutdownRequest { request: 1, terms, starts_again: false });
+        });
     }
 
     /// How far a member has come, in the newest view.

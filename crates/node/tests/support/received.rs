@@ -4,6 +4,7 @@ use super::*;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadRefusal, NO_ROW, Rows};
 use vinga_wire::scan::{ScanAnswer, ScanRefusal};
+use vinga_wire::shutdown::ShutdownConfirm;
 
 /// What an API node has received.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub enum Received {
     },
     Refused(ErrorCode),
     Outcome(u8),
+    /// A data node stops, and whether it has left before.
+    Stops(bool),
     /// A connection of that name was admitted.
     Admitted(u64),
     NotAdmitted(ErrorCode),
@@ -61,7 +64,11 @@ impl Cluster {
                     table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Received::Other(signal)
             }
-            SignalNumber::CreateTableRefuse => {
+            SignalNumber::ShutdownConfirm => {
+                let confirm: ShutdownConfirm = cold::read(frame).expect("well-formed");
+                Received::Stops(confirm.has_left)
+            }
+            SignalNumber::CreateTableRefuse | SignalNumber::ShutdownRefuse => {
                 let refusal: Refusal = cold::read(frame).expect("well-formed");
                 Received::Refused(ErrorCode::from_number(refusal.code).expect("a known error"))
             }

@@ -2,10 +2,11 @@
 //! it.
 //!
 //! The order goes to the data node by a client's connection, and the data node itself knows whether the others can do
-//! without it. One of this machine that can't be reached so, as it has not come into the cluster yet, for example, is
-//! stopped by its process id.
+//! without it. With `--wait` it leaves before, so that nobody's transaction is rolled back. One of this machine that
+//! can't be reached so, as it has not come into the cluster yet, for example, is stopped by its process id.
 
 use super::absent;
+use super::leave::{self, Then};
 use super::place::{Configured, Place};
 use crate::data_node::{self, LOOK_PAUSE, STOP_PATIENCE, Stopped};
 use crate::waiting::Waiting;
@@ -15,7 +16,29 @@ use vinga::{ErrorCode, NodeId, ShutdownTerms};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
-/// Stops a data node in order, as `vinga down` stops all; one that the cluster can't go on without only if `force`.
+/// How a data node is to stop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// At once, if the others can go on without it.
+    AtOnce,
+    /// When it has left, or behind so many seconds, if the others can go on without it.
+    Unnoticed(u32),
+    /// At once, in any case.
+    Forced,
+}
+
+impl Manner {
+    /// Of the command line's `--wait` and `--force`.
+    pub fn of(wait: Option<u32>, force: bool) -> Self {
+        match wait {
+            Some(wait) => Manner::Unnoticed(wait),
+            None if force => Manner::Forced,
+            None => Manner::AtOnce,
+        }
+    }
+}
+
+/// Stops a data node in order, as `vinga down` stops all.
 ///
 /// # Errors
 /// A text: there is no such data node, the cluster can't go on without it, or it has not stopped.
@@ -24,16 +47,19 @@ pub fn run(
     cluster: Result<Cluster, String>,
     configured: impl Fn() -> Option<Configured>,
     node: u8,
-    force: bool,
+    manner: Manner,
     json: bool,
 ) -> Result<(), String> {
+    let force = manner == Manner::Forced;
+    // Whether it has left before; nothing if it was not to, or was no member, and had nothing to leave.
+    let mut has_left = None;
     let local = match place.folder() {
         None => None,
         Some(folder) => local(&folder, node)?,
     };
     match (cluster, local) {
         (Ok(cluster), local) if cluster.data_nodes().contains(&NodeId(node)) => {
-            stop_member(&cluster, node, force, local.as_ref())?;
+            has_left = stop_member(&cluster, node, manner, local.as_ref())?;
         }
         (Ok(cluster), local) => {
             let configured = configured();
@@ -64,9 +90,21 @@ pub fn run(
         (Err(why), None) => return Err(why),
     }
     if json {
-        say!("{}", serde_json::json!({ "stopped": node }));
-    } else {
-        say!("data node {node} has stopped");
+        let mut said = serde_json::json!({ "stopped": node });
+        if let Manner::Unnoticed(_) = manner {
+            said["has_left"] = has_left.into();
+        }
+        say!("{said}");
+        return Ok(());
+    }
+    match (manner, has_left) {
+        (Manner::Unnoticed(wait), Some(false)) => {
+            say!("data node {node} has stopped: {}", leave::not_in_time(wait));
+        }
+        (Manner::Unnoticed(_), Some(true)) => {
+            say!("data node {node} has left and has stopped: no transaction was rolled back");
+        }
+        _ => say!("data node {node} has stopped"),
     }
     Ok(())
 }
@@ -104,12 +142,24 @@ fn stop_newcomer(cluster: &Cluster, node: u8, local: &Local) -> Result<(), Strin
     }
 }
 
-/// Stops a member of the cluster, and waits until it has stopped.
-fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) -> Result<(), String> {
+/// Stops a member of the cluster, and waits until it has stopped. Returns whether it has left before, if it was to and
+/// that is known.
+fn stop_member(
+    cluster: &Cluster,
+    node: u8,
+    manner: Manner,
+    local: Option<&Local>,
+) -> Result<Option<bool>, String> {
+    let force = manner == Manner::Forced;
     let pid = local.and_then(|local| local.folder.running().ok().flatten());
-    let terms = if force { ShutdownTerms::InAnyCase } else { ShutdownTerms::IfDispensable };
-    match cluster.shut_down(NodeId(node), terms) {
-        Ok(_) => {}
+    let id = NodeId(node);
+    let asked = match manner {
+        Manner::AtOnce => cluster.shut_down(id, ShutdownTerms::IfDispensable).map(|_| None),
+        Manner::Forced => cluster.shut_down(id, ShutdownTerms::InAnyCase).map(|_| None),
+        Manner::Unnoticed(wait) => leave::leave(cluster, id, wait, Then::StaysDown).map(Some),
+    };
+    let has_left = match asked {
+        Ok(has_left) => has_left,
         Err(error) if error.code() == ErrorCode::NodeIsNeeded => {
             return Err(format!(
                 "{error}: 'vinga down' stops the whole cluster of a folder; --force stops this data node all the same"
@@ -117,7 +167,7 @@ fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) 
         }
         // The order may have come, and its confirmation not: then it has gone, or goes.
         Err(error) => match (local, pid) {
-            (Some(local), Some(_)) if force => return stop_process(node, local),
+            (Some(local), Some(_)) if force => return stop_process(node, local).map(|()| None),
             (Some(_), Some(_)) => {
                 return Err(format!(
                     "data node {node} can't be asked: {error} --force stops its process, whether the others can do without \
@@ -125,20 +175,20 @@ fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) 
                 ));
             }
             // It has ended, which the others have not noticed yet: if it has a parent, that is to leave it down.
-            (Some(local), None) => return stop_process(node, local),
+            (Some(local), None) => return stop_process(node, local).map(|()| None),
             (None, _) => return Err(format!("data node {node} can't be asked: {error}")),
         },
-    }
+    };
     // It may end otherwise than in order while it stops: then its parent would start it again.
     let parent = local.map(|local| data_node::ask_parent_to_stop(&name(node), &local.folder)).transpose()?;
     match (local, pid) {
         (Some(local), Some(pid)) => finish(local, data_node::wait_for_end(&name(node), &local.folder, pid)?)?,
         (Some(_), None) | (None, _) => wait_until_gone(cluster, node)?,
     }
-    match local {
-        Some(local) => data_node::wait_for_parent(&name(node), &local.folder, parent.flatten()),
-        None => Ok(()),
+    if let Some(local) = local {
+        data_node::wait_for_parent(&name(node), &local.folder, parent.flatten())?;
     }
+    Ok(has_left)
 }
 
 fn name(node: u8) -> String {

@@ -13,6 +13,7 @@ mod cluster_clients;
 mod cluster_key;
 mod cluster_kills;
 mod histories;
+mod leaving;
 mod loads;
 mod networks;
 mod restarts;

@@ -11,11 +11,11 @@ use vinga::blocking::Cluster;
 use vinga_runtime::node_folder::NodeFolder;
 
 /// A cluster whose data nodes are started again.
-fn up(more: &[&str]) -> Folder {
+pub fn up(more: &[&str]) -> Folder {
     up_with(&SETTINGS, more)
 }
 
-fn up_with(settings: &[&str], more: &[&str]) -> Folder {
+pub fn up_with(settings: &[&str], more: &[&str]) -> Folder {
     let folder = Folder::new();
     let mut up = folder.plain_command("up");
     up.args(settings).args(["--port", "0"]).args(more);
@@ -24,9 +24,9 @@ fn up_with(settings: &[&str], more: &[&str]) -> Folder {
     folder
 }
 
-const SETTINGS: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
+pub const SETTINGS: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
 
-const PAIR: [&str; 4] = ["--data-nodes", "2", "--replicas", "2"];
+pub const PAIR: [&str; 4] = ["--data-nodes", "2", "--replicas", "2"];
 
 fn kill(node: &NodeFolder) {
     let pid = node.running().expect("the folder is there").expect("it runs");

@@ -184,7 +184,7 @@ impl Rows {
     }
 
     /// All are there.
-    fn check(&self, cluster: &Cluster) {
+    pub fn check(&self, cluster: &Cluster) {
         for first in (0..self.count).step_by(1_000) {
             let ids = first..self.count.min(first + 1_000);
             let begun = Instant::now();

@@ -206,6 +206,29 @@ fn data_nodes_that_come_back() {
     assert_eq!(left.len(), 1, "only the result is left: {left:?}");
 }
 
+/// It fails if a data node does not leave or come back, or if a row does not hold what was committed.
+#[test]
+fn data_nodes_that_are_restarted_one_after_the_other() {
+    let folder = Folder::new("rolling");
+    let output = folder.bench(&format!("rolling --loops 1 --clients 3 {PATIENT}"));
+    assert_success(&output);
+    let names = folder.figures("rolling.json");
+    let result = folder.result("rolling.json");
+    let has_sql = !String::from_utf8_lossy(&output.stderr).contains("without SQL, so ");
+    assert_eq!(names.contains(&"rolling.gap_ms".to_owned()), has_sql, "{names:?}");
+    for (piece, prefix) in [("sql", "rolling"), ("native", "rolling.native")] {
+        let rounds = result["repetitions"][piece].as_array().expect("a list");
+        assert_eq!(rounds.len(), usize::from(has_sql || piece == "native"), "{result}");
+        for round in rounds {
+            assert!(round["transactions"].as_u64() > Some(0) && round["failed"] == 0, "{prefix}: {round}");
+            assert_eq!(round["restarts"].as_array().map(Vec::len), Some(2), "{round}");
+        }
+    }
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
 #[test]
 fn everything_ends_with_a_summary() {
     let folder = Folder::new("all");

@@ -39,7 +39,7 @@ pub(super) struct Session {
     pub incarnation: Incarnation,
     /// In which admission of this client it was opened.
     pub admission: u32,
-    /// In which admission connections to that node were lost, if none was opened since; else 0.
+    /// In which admission connections to that node were lost, if none was opened since, by whatever address; else 0.
     pub lost_in: u32,
     /// When that was, the last time.
     pub lost_at: Option<Tick>,

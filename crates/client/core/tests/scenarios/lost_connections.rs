@@ -289,6 +289,45 @@ fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     assert_eq!(lost_of(&mut rig), [(first, vec![1])]);
 }
 
+/// On the same machine the address that was given is a socket, and that of the view is not: a data node that comes back
+/// may be reached by the other one first. Its connections are no lost ones then.
+#[test]
+fn a_greeting_names_no_data_node_that_is_connected_by_another_address() {
+    let view = first_view(&[0, 0]);
+    let mut rig = Rig::new(3);
+    let [first, second, other] = [0, 1, 2].map(|endpoint| LinkId::new(endpoint, 0));
+    for _ in 0..3 {
+        rig.advance(11);
+        for (link, _) in rig.greetings() {
+            if link == other {
+                rig.break_link(link);
+            } else {
+                rig.admit(link, &view);
+            }
+        }
+    }
+    let lost_of = |rig: &mut Rig, link: LinkId| -> Option<Vec<u8>> {
+        let greetings = rig.greetings();
+        greetings.into_iter().find(|(greeted, _)| *greeted == link).map(|(_, hello)| hello.lost)
+    };
+    rig.break_link(second);
+    let mut named = None;
+    for _ in 0..100 {
+        rig.advance(50);
+        named = lost_of(&mut rig, other);
+        if named.is_some() {
+            break;
+        }
+        rig.break_link(second);
+    }
+    assert_eq!(named, Some(vec![2]));
+    rig.break_link(second);
+    rig.admit_as(other, 2, &view);
+    rig.break_link(first);
+    rig.advance(50);
+    assert_eq!(lost_of(&mut rig, first), Some(vec![1]));
+}
+
 /// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must
 /// not count as the older one. A refusal leaves nothing behind.
 #[test]

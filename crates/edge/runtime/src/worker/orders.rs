@@ -16,6 +16,7 @@ use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
 use vinga_wire::restart::JoiningReport;
+use vinga_wire::shutdown::ShutdownOrder;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -212,7 +213,11 @@ impl<H: Host> Worker<H> {
                     cold::read(frame).expect("agreement sends whole requests"),
                 ));
             }
-            Some(SignalNumber::ShutdownOrder) => self.switchboard.stop.make(StopCause::Asked("a client")),
+            Some(SignalNumber::ShutdownOrder) => {
+                let ShutdownOrder { starts_again } = cold::read(frame).expect("blocks send whole orders");
+                let cause = if starts_again { StopCause::AskedToStartAgain } else { StopCause::Asked };
+                self.switchboard.stop.make(cause("a client"));
+            }
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, error } = cold::read(frame).expect("blocks send whole orders");
                 let number = format!("(error {error})");

@@ -82,7 +82,8 @@ impl Network {
 
     /// What a node says of itself when it is to join.
     pub fn joining(&self, id: u8, group: u16) -> WantedChange {
-        WantedChange::Join(Member::started(NodeId(id), self.nodes[&id].incarnation, group, 1, 1))
+        let incarnation = self.nodes[&id].incarnation;
+        WantedChange::Join(Member::started(NodeId(id), incarnation, group, self.data_managers, 1))
     }
 
     /// The step after that in which a node is, in the view of another one. It starts when all drivers are in the view

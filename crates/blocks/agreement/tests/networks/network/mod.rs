@@ -3,9 +3,11 @@
 
 mod arbitrators;
 mod growth;
+mod rows;
 
 use arbitrators::{Found, Management, Question};
 use fastrand::Rng;
+use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_agreement::{Agreement, LEASE_INTERVALS, SILENT_INTERVALS, Settings, Verdict};
 use vinga_base::{Incarnation, NodeId};
@@ -106,6 +108,12 @@ pub struct Network {
     pub apart: BTreeSet<u8>,
     /// Every view that a node has installed, by number.
     views: BTreeMap<u32, ClusterView>,
+    /// Those of them in which nobody could go on when the first one installed it, as too many had ended by then.
+    void: BTreeSet<u32>,
+    /// Data managers of each node: so many partitions has a node group.
+    data_managers: u16,
+    /// What is changed in partitions.
+    rows: Rows,
     /// All are on one machine: who reads that a link is closed can tell whether the other process has ended by then.
     pub is_one_machine: bool,
     /// Whether a node that was stalled reads its sockets before its clock; at random if it is not set.
@@ -134,8 +142,13 @@ impl Network {
 
     /// A network of data nodes in these groups, and of so many management nodes.
     pub fn with_management(seed: u64, groups: &[u16], management: usize) -> Self {
+        Self::with_partitions(seed, groups, management, 1)
+    }
+
+    /// The same with so many partitions in each group.
+    pub fn with_partitions(seed: u64, groups: &[u16], management: usize, data_managers: u16) -> Self {
         let has_arbitrator = management > 0;
-        let member = |(node, &group)| Member::started(NodeId(node), Incarnation(1), group, 1, 1);
+        let member = |(node, &group)| Member::started(NodeId(node), Incarnation(1), group, data_managers, 1);
         let ticket = if has_arbitrator { TICKET } else { NO_TICKET };
         let view = ClusterView::first((1..).zip(groups).map(member).collect()).with_ticket(ticket);
         let mut network = Network {
@@ -156,6 +169,9 @@ impl Network {
             loses_answers: false,
             apart: BTreeSet::new(),
             views: BTreeMap::from([(1, view.clone())]),
+            void: BTreeSet::new(),
+            data_managers,
+            rows: Rows::of(&view),
             is_one_machine: false,
             reads_first: None,
             arbitration_delay: 0,
@@ -273,6 +289,7 @@ impl Network {
                 self.collect(id);
             }
         }
+        self.change_rows();
     }
 
     fn deliver(&mut self, from: u8, to: u8) {
@@ -492,11 +509,14 @@ impl Network {
         self.closed.insert((id, other), read);
     }
 
-    /// Whoever is not in the newest view may not answer, whenever it got its lease.
+    /// Whoever is not in the newest view in which somebody could go on may not answer, whenever it got its lease.
+    /// Nobody goes on from a later one, so those that are in it are not looked at.
     fn check_leases(&self) {
-        let (_, newest) = self.views.last_key_value().expect("there is a first view");
+        let counts = |view: &&ClusterView| !self.void.contains(&view.number().0);
+        let newest = self.views.values().rev().find(counts).expect("there is a first view");
         for (&id, node) in &self.nodes {
-            let may_answer = node.is_alive && node.stopped.is_none() && !has(newest, id, node);
+            let is_behind = node.view.number() <= newest.number() && !has(newest, id, node);
+            let may_answer = node.is_alive && node.stopped.is_none() && is_behind;
             assert!(
                 !may_answer || node.lease <= self.now * 1000,
                 "{} ms: node {id}, which view {} lacks, has a lease until {}",
@@ -512,7 +532,13 @@ impl Network {
         let is_new = !self.views.contains_key(&view.number().0);
         let known = self.views.entry(view.number().0).or_insert_with(|| view.clone());
         assert_eq!(*known, view, "there is one view of each number");
-        if is_new {
+        let runs =
+            |node: NodeId| self.nodes.get(&node.0).is_some_and(|one| one.is_alive && has(&view, node.0, one));
+        let is_void = view.lack_of(runs).is_some();
+        if is_new && is_void {
+            self.void.insert(view.number().0);
+        }
+        if is_new && !is_void {
             for (&other, node) in &self.nodes {
                 // A president that was left out may install one late that it had prepared, without use to anybody.
                 let is_behind = node.view.number() < view.number() && !has(&view, other, node);
@@ -523,6 +549,10 @@ impl Network {
                     view.number(),
                     node.lease
                 );
+            }
+            // What a president that was left out installs late is of use to nobody: others may have changed rows since.
+            if self.views.keys().next_back() == Some(&view.number().0) {
+                self.rows.begin_view(&view);
             }
         }
         let own = self.nodes.get_mut(&id).expect("it is listed");
@@ -619,6 +649,7 @@ fn check_succession(before: &ClusterView, view: &ClusterView) {
         view.members().iter().all(|member| was_there(&member) || has_joined(&member)),
         "views {one} and {other} are of one chain"
     );
+    rows::check_chains(before, view);
 }
 
 fn members(view: &ClusterView) -> BTreeSet<u8> {

@@ -159,9 +159,14 @@ impl Rig {
 
     /// The data node at the other end admits the client.
     pub fn admit(&mut self, link: LinkId, view: &ClusterView) {
+        self.admit_as(link, node_at(link), view);
+    }
+
+    /// The data node at the other end, which is this one, admits the client.
+    pub fn admit_as(&mut self, link: LinkId, node: u8, view: &ClusterView) {
         let confirm = HelloConfirm {
             version: PROTOCOL_VERSION,
-            node: node_at(link),
+            node,
             incarnation: self.start,
             cluster_incarnation: self.cluster,
             database: 7,

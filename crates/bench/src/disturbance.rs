@@ -15,7 +15,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What all threads have seen.
 #[derive(Debug)]
-pub(super) struct Disturbed {
+pub(crate) struct Disturbed {
     begun: Instant,
     /// The moment before something happened, and the one in which it had happened.
     struck: (Instant, Instant),
@@ -27,7 +27,7 @@ pub(super) struct Disturbed {
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct FailedRequest {
+pub(crate) struct FailedRequest {
     begun: Instant,
     why: String,
 }
@@ -54,7 +54,7 @@ struct Shared {
 ///
 /// # Errors
 /// That of `strike`, or of a session, or that nothing was acknowledged any more.
-pub(super) fn disturb<S>(
+pub(crate) fn disturb<S>(
     sessions: &mut [S],
     strike: impl FnOnce() -> Result<()>,
     after: Duration,
@@ -137,6 +137,20 @@ impl Disturbed {
         longest_gap(&self.acknowledged, from, until).as_secs_f64() * 1e3
     }
 
+    /// Acknowledged requests a second, before something happened and while it did.
+    pub fn rates(&self) -> (f64, f64) {
+        let rate = |from: Instant, until: Instant| {
+            let within = self.acknowledged.iter().filter(|&&time| time >= from && time <= until);
+            within.count() as f64 / (until - from).as_secs_f64().max(1e-9)
+        };
+        (rate(self.begun, self.struck.0), rate(self.struck.0, self.struck.1))
+    }
+
+    /// Why requests failed.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.failed.iter().map(|failed| failed.why.as_str())
+    }
+
     /// How many requests were acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.len() as u64
@@ -196,6 +210,8 @@ mod tests {
         assert_eq!(disturbed.failed_later().collect::<Vec<_>>(), ["later"]);
         assert_eq!((disturbed.failed(), disturbed.acknowledged()), (3, 3));
         assert_eq!((disturbed.usual_gap_ms(), disturbed.longest_gap_ms()), (5.0, 30.0));
+        assert_eq!(disturbed.rates(), (200.0, 0.0));
+        assert_eq!(disturbed.failures().next(), Some("under way"));
     }
 
     #[test]

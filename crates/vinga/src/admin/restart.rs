@@ -1,0 +1,184 @@
+//! `vinga admin restart`: has a data node leave, stop, and come back as a full member.
+//!
+//! The data node itself stops; whoever keeps it running starts it again: its parent (`vinga up`), or a service manager.
+
+use super::leave::{self, Then};
+use crate::data_node::LOOK_PAUSE;
+use crate::waiting::Waiting;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
+use vinga::{DataNode, ErrorCode, InfoRows, InfoTable, InfoValue, NodeId};
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::say;
+
+/// How long a data node that has stopped may show no sign that it starts.
+const SIGN_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same if it has no parent on this machine: a service manager may start it, which is quick.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between two questions to the others whether it starts.
+const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// A data node that was started again.
+pub struct Restarted {
+    node: NodeId,
+    /// Whether it has left before it stopped.
+    has_left: bool,
+    /// How long it was waited for that, in seconds, at most.
+    wait: u32,
+    /// From the request until it has left.
+    left_after: Duration,
+    /// From then until it is a full member again.
+    back_after: Duration,
+}
+
+impl Restarted {
+    /// A line for people.
+    pub fn describe(&self) -> String {
+        let Restarted { node, has_left, wait, left_after, back_after } = self;
+        let (left_after, back_after) = (left_after.as_secs_f64(), back_after.as_secs_f64());
+        let left = match has_left {
+            true => format!("it has left after {left_after:.2} s"),
+            false => leave::not_in_time(*wait),
+        };
+        format!("data node {node} is started again: {left}; {back_after:.2} s later it was a full member")
+    }
+
+    /// The same for programs.
+    pub fn as_json(&self) -> Value {
+        json!({
+            "node": self.node.0,
+            "has_left": self.has_left,
+            "left_after_ms": self.left_after.as_millis() as u64,
+            "back_after_ms": self.back_after.as_millis() as u64,
+        })
+    }
+}
+
+/// Restarts a data node, and says when it has come back. `folder`: its folder, if that is on this machine.
+///
+/// # Errors
+/// A text: the others can't go on without it, or it has not come back.
+pub fn run(
+    cluster: &Cluster,
+    node: u8,
+    folder: Option<&NodeFolder>,
+    wait: u32,
+    json: bool,
+) -> Result<(), String> {
+    let restarted = restart(cluster, NodeId(node), folder, wait)?;
+    if json {
+        say!("{}", restarted.as_json());
+    } else {
+        say!("{}", restarted.describe());
+    }
+    Ok(())
+}
+
+/// Restarts a member; returns when it is a full member again.
+///
+/// # Errors
+/// A text: it is none, the others can't go on without it, or it has not come back.
+pub fn restart(
+    cluster: &Cluster,
+    node: NodeId,
+    folder: Option<&NodeFolder>,
+    wait: u32,
+) -> Result<Restarted, String> {
+    let before =
+        find(cluster, node).ok_or_else(|| format!("data node {node} is not in the cluster any more"))?;
+    let begun = Instant::now();
+    let has_left =
+        leave::leave(cluster, node, wait, Then::StartsAgain).map_err(|error| match error.code() {
+            ErrorCode::NodeIsNeeded => {
+                format!("{error}: 'vinga down' and 'vinga up' restart the whole cluster of a folder")
+            }
+            _ => format!("data node {node} can't be asked: {error}"),
+        })?;
+    let stopped = Instant::now();
+    await_return(cluster, &before, folder)?;
+    Ok(Restarted { node, has_left, wait, left_after: stopped - begun, back_after: stopped.elapsed() })
+}
+
+fn find(cluster: &Cluster, node: NodeId) -> Option<DataNode> {
+    cluster.data_node_states().into_iter().find(|one| one.node == node)
+}
+
+/// Waits until another start of a data node is a full member.
+fn await_return(cluster: &Cluster, before: &DataNode, folder: Option<&NodeFolder>) -> Result<(), String> {
+    let node = before.node;
+    let mut waiting = Waiting::begin();
+    let (mut signed, mut asked) = (Instant::now(), Instant::now());
+    let mut phase = None;
+    loop {
+        if find(cluster, node).is_some_and(|one| one.incarnation != before.incarnation) {
+            return Ok(());
+        }
+        if asked.elapsed() >= ASK_PAUSE {
+            asked = Instant::now();
+            phase = phase_of_start(cluster, node);
+        }
+        let runs = folder.is_some_and(|folder| matches!(folder.running(), Ok(Some(_))));
+        if runs || phase.is_some() {
+            signed = Instant::now();
+        }
+        let orphan = folder.filter(|folder| matches!(folder.parent(), Ok(None)));
+        if orphan.is_some() && signed.elapsed() >= ORPHAN_PATIENCE {
+            return Err(format!(
+                "data node {node} has stopped, and nobody has started it again: it has no parent process that does \
+                 ('vinga data --restarts', without StopOnError), nor has anybody else; 'vinga up' starts it"
+            ));
+        }
+        if signed.elapsed() >= SIGN_PATIENCE {
+            return Err(format!(
+                "data node {node} has stopped, and there has been no sign of its next start for {} s: nobody starts it \
+                 again, or it can't start, and then its log says why",
+                SIGN_PATIENCE.as_secs()
+            ));
+        }
+        waiting.say_from_time_to_time(|| {
+            let phase = phase.as_ref().map_or_else(String::new, |phase| format!(": {phase}"));
+            format!("waiting until data node {node} has come back{phase}")
+        });
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// The phase of a data node's start that is under way, as the others know it.
+fn phase_of_start(cluster: &Cluster, node: NodeId) -> Option<String> {
+    let rows = cluster.info(InfoTable::Restarts).ok()?;
+    let place = |column| rows.place(column);
+    let (id, phase, end) = (place("node_id")?, place("phase")?, place("finished_at")?);
+    let is_it = |row: &&Vec<InfoValue>| row.get(id) == Some(&InfoValue::Number(node.0.into()));
+    let row = rows.rows.iter().filter(|row| !InfoRows::is_note(row)).find(is_it)?;
+    match (row.get(phase), row.get(end)) {
+        (_, Some(InfoValue::Number(_))) => None,
+        (Some(InfoValue::Text(phase)), _) => Some(phase.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_had_not_left_is_said_to_have_rolled_back_transactions() {
+        let restarted = |has_left| Restarted {
+            node: NodeId(3),
+            has_left,
+            wait: 60,
+            left_after: Duration::from_millis(1_230),
+            back_after: Duration::from_millis(2_500),
+        };
+        let text =
+            "data node 3 is started again: it has left after 1.23 s; 2.50 s later it was a full member";
+        assert_eq!(restarted(true).describe(), text);
+        let text = restarted(false).describe();
+        assert!(text.contains("had not left after 60 s") && text.contains("were rolled back"), "{text}");
+        let json = json!({ "node": 3, "has_left": false, "left_after_ms": 1_230, "back_after_ms": 2_500 });
+        assert_eq!(restarted(false).as_json(), json);
+    }
+}
