@@ -2,9 +2,10 @@
 //! drivers end them as those of a real process do.
 //!
 //! Whoever asks is an API node that has nothing to do with the others: it is connected always, and does nothing else.
-//! When the driver of a data node is ordered to stop it, it lets nobody in any more and reads nothing more of API nodes.
-//! What was read is carried out, with what other data nodes send for it; then it says to each of them that it has ended,
-//! and closes its links and connections behind what was sent. The data node comes back later, as one that has died.
+//! When the driver of a data node is ordered to stop it, it lets nobody in any more and reads nothing more of API
+//! nodes. What was read is carried out, with what other data nodes send for it; then it says to each of them that it
+//! has ended, and closes its links and connections behind what was sent. The data node comes back later, as one that
+//! has died.
 //!
 //! *Calm* runs have no other fault that is in anybody's way. There no session may be answered that something has failed
 //! on account of a data node: as long as each one that stops has left before, nobody notices.
@@ -294,7 +295,8 @@ impl World {
         if !self.is_running(start) {
             return;
         }
-        // On a real node it takes a second at most: less than it takes until an API node counts as silent that is not read.
+        // On a real node it takes a second at most: less than it takes until an API node counts as silent that is not
+        // read.
         let takes_too_long = self.now() >= since + 2 * self.profile.heartbeat_interval;
         if takes_too_long || self.now() >= since + QUIET && self.has_said_all(start.node) {
             self.end_in_order(start.node);

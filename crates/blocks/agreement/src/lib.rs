@@ -260,8 +260,8 @@ impl Agreement {
         let sent = if self.peers.has(node) { body.sent } else { U64::new(0) };
         let confirm = self.heartbeat(sent);
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
-        // What it was sent when it joined came before the view, and its answer counted for nothing. It may start before the
-        // next interval: without an answer that counts this node would have no lease then.
+        // What it was sent when it joined came before the view, and its answer counted for nothing. It may start before
+        // the next interval: without an answer that counts this node would have no lease then.
         if body.view.get() >= self.view.number().0 && self.peers.has_never_confirmed(node) {
             self.send_heartbeats(cx, [node]);
         }

@@ -56,8 +56,8 @@ impl Dictionary {
     pub(crate) fn on_schema_release_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let released: SchemaHold = cold::read(frame)?;
         if let Some(hold) = self.hold.take_if(|hold| hold.hold == released) {
-            // Nobody has joined if it was not confirmed. Then a change may be under way, and write fences that it has set
-            // at coordinators stand nowhere else yet: they would be lifted.
+            // Nobody has joined if it was not confirmed. Then a change may be under way, and write fences that it has
+            // set at coordinators stand nowhere else yet: they would be lifted.
             if hold.is_confirmed && self.succession.is_none() {
                 self.restate_fences(cx);
                 self.restate_lock(cx);

@@ -165,8 +165,8 @@ struct Waiting {
     /// What was sent, and is not sent again if the connection is lost; but it is if the data node refuses it because it
     /// is about to stop.
     sent: Option<Request>,
-    /// Whether it was sent to a data node that can only stop, and begins no change any more: it has not been carried out
-    /// if it is not answered.
+    /// Whether it was sent to a data node that can only stop, and begins no change any more: it has not been carried
+    /// out if it is not answered.
     is_in_vain: bool,
     /// Whether it was sent by a connection that is open.
     is_sent: bool,

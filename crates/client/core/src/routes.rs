@@ -100,8 +100,8 @@ impl PartitionRoutes {
     /// Another view follows: notes the owners of partitions that are none any more in it.
     fn note_owners(&mut self, next: &ClusterView) {
         let last = ViewNumber(next.number().0 - 1);
-        // A primary moves once within two views, unless its data node has failed. (A number that was not used, as agreement
-        // on its view was given up, is as good as a view that this client has missed.)
+        // A primary moves once within two views, unless its data node has failed. (A number that was not used, as
+        // agreement on its view was given up, is as good as a view that this client has missed.)
         let are_known = last.0 <= self.view.number().0 + 1;
         self.former.resize(self.view.partitions().len(), Vec::new());
         for (at, (old, new)) in self.view.partitions().iter().zip(next.partitions()).enumerate() {

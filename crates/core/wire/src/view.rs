@@ -293,8 +293,8 @@ impl ClusterView {
         self.leaving().any(|member| self.can_only_stop(member.node))
     }
 
-    /// Whether this member is to stop, and was left out of a partition: it can only stop, and no schema is changed before
-    /// it has.
+    /// Whether this member is to stop, and was left out of a partition: it can only stop, and no schema is changed
+    /// before it has.
     pub fn can_only_stop(&self, node: NodeId) -> bool {
         let Some(member) = self.leaving().find(|member| member.node == node) else { return false };
         let mut own = self.partitions.iter().filter(|one| one.owner.group() == member.group);

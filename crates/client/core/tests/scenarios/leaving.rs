@@ -62,8 +62,8 @@ fn a_row_is_awaited_though_a_data_node_has_ended_that_had_left() {
     }
 }
 
-/// The president ends before it has read a change of the schema. It could only stop when that was sent: so it is sent to
-/// the next one. What was sent before may have been carried out.
+/// The president ends before it has read a change of the schema. It could only stop when that was sent: so it is sent
+/// to the next one. What was sent before may have been carried out.
 #[test]
 fn a_change_is_sent_again_if_the_president_could_only_stop() {
     for could_only_stop in [false, true] {
