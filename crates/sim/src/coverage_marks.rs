@@ -330,11 +330,6 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ("data node did not agree to another view", "the same"),
     ("data nodes that were given up could go on in a later view", "the same"),
     (
-        "data nodes stopped that others may have left out of a partition",
-        "no data node of the simulator leaves before it stops; leaving.rs of agreement's tests, as for the next",
-    ),
-    ("data nodes went on from a view that leaves one out of a partition", "the same"),
-    (
         "data manager reports to a successor in several signals",
         "one seed in thousands has so many transactions under way",
     ),
