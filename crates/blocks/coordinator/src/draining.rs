@@ -6,8 +6,8 @@
 //!   ends a transaction was sent again when the view was adopted (`failure`); of all else the answers are awaited: each
 //!   transaction that waits for any when the request comes has had its answers when it waits no more, or waits for
 //!   those of another batch.
-//! - Its own coordinators have open transactions. They begin no other ones, and wait until these have ended. An API node
-//!   whose transaction is refused begins it again at another coordinator, as if the data node had failed.
+//! - Its own coordinators have open transactions. They begin no other ones, and wait until these have ended. An API
+//!   node whose transaction is refused begins it again at another coordinator, as if the data node had failed.
 
 use crate::Coordinator;
 use crate::transaction::{State, Transaction};
