@@ -33,8 +33,9 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   side: one seed in some hundreds, or thousands.
 /// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must come back,
 ///   which they do with `--returning-nodes` only: `growth.rs` of agreement's tests shows them.
-/// - For `leaver-not-drained` and `leaving-forgotten-in-split` data nodes must leave before they stop, which they do with
-///   `--returning-nodes` only: `leaving_model.rs` of the data node's tests and `leaving.rs` of agreement's show them.
+/// - For `leaver-not-drained` and `leaving-forgotten-in-split` data nodes must leave before they stop, which they do
+///   with `--returning-nodes` only: `leaving_model.rs` of the data node's tests and `leaving.rs` of agreement's show
+///   them.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
 ///   read at a backup before that is notified.
 /// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
