@@ -262,7 +262,11 @@ impl Agreement {
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
         // What it was sent when it joined came before the view, and its answer counted for nothing. It may start before
         // the next interval: without an answer that counts this node would have no lease then.
-        if body.view.get() >= self.view.number().0 && self.peers.has_never_confirmed(node) {
+        // (At the first tick of a clock it can't be told from one that does not count.)
+        if body.view.get() >= self.view.number().0
+            && cx.now() > Tick(0)
+            && self.peers.has_never_confirmed(node)
+        {
             self.send_heartbeats(cx, [node]);
         }
         self.send_missed_view(cx, node, body.view.get());
