@@ -28,7 +28,7 @@ use vinga_wire::agreement::{
     LinkBody, ViewAttempt, ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest,
     ViewPrepareRequest, WantedChange,
 };
-use vinga_wire::commit::CHAIN_MAX;
+use vinga_wire::commit::{CHAIN_MAX, Chain};
 use vinga_wire::view::{ClusterView, Member, MemberState};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
@@ -150,7 +150,8 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
             let group = view.members().iter().filter(|other| other.group == member.group).count();
             let data_managers = view.members().first()?.data_managers;
             let fits = !view.has(member.node)
-                && (1..CHAIN_MAX).contains(&group)
+                && member.group <= view.groups()
+                && group < CHAIN_MAX
                 && member.data_managers == data_managers;
             fits.then(|| view.with_joined(member.clone()))
         }
@@ -172,10 +173,19 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
             view.leave_outs().contains(&partition).then(|| view.with_left_out(partition))
         }
         WantedChange::Stay(node, incarnation) => {
-            let group = view.member(node)?.group;
-            let mut own = view.partitions().iter().filter(|one| one.owner.group() == group);
-            let fits = is_at(node, incarnation, MemberState::Leaving);
-            (fits && own.all(|one| one.chain.contains(node))).then(|| view.with_staying(node))
+            is_at(node, incarnation, MemberState::Leaving).then(|| view.with_staying(node))
+        }
+        WantedChange::Reorganize(reorganizes) => {
+            (reorganizes != view.reorganizes()).then(|| view.with_reorganizing(reorganizes))
+        }
+        WantedChange::Place(placement) => {
+            (view.next_placement() == Some(placement)).then(|| view.with_placement(placement))
+        }
+        WantedChange::Copied(partition, node, incarnation) => {
+            let is_placed = view.placing().is_some_and(|(placing, member)| {
+                (placing, member.identity()) == (partition, (node, incarnation))
+            });
+            is_placed.then(|| view.with_copied(partition, node))
         }
     }
 }
@@ -497,8 +507,35 @@ fn describe(before: &ClusterView, view: &ClusterView) -> alloc::string::String {
         Some((node, incarnation, MemberState::Leaving)) => {
             alloc::format!("data node {node} (incarnation {incarnation}) is to stop")
         }
-        None if before.leaves_out_in(view) => "a data node that is to stop has one partition less".into(),
-        None => "another replica is the primary of a partition".into(),
+        Some((node, _, MemberState::LeftOut)) => {
+            alloc::format!("data node {node}, which is to stop, has one partition less")
+        }
+        None => describe_placement(before, view),
+    }
+}
+
+/// What is different between two views with the same members in the same states.
+fn describe_placement(before: &ClusterView, view: &ClusterView) -> alloc::string::String {
+    if before.reorganizes() != view.reorganizes() {
+        return match view.reorganizes() {
+            true => "the cluster reorganizes: partitions move until each node group has its share".into(),
+            false => "the cluster does not reorganize any more".into(),
+        };
+    }
+    let numbered = (0..).zip(before.partitions().iter().zip(view.partitions()));
+    let changed = numbered.into_iter().find(|(_, (old, new))| old != new);
+    let Some((number, (old, new))) = changed else { return "nothing is different".into() };
+    let come = |old: Chain, new: Chain| new.nodes().find(|&node| !old.contains(node));
+    if old.group != new.group {
+        alloc::format!("partition {number} moves to node group {}", new.group)
+    } else if let Some(node) = come(old.copying, new.copying) {
+        alloc::format!("data node {node} is being sent the rows of partition {number}")
+    } else if let Some(node) = come(old.chain, new.chain) {
+        alloc::format!("data node {node} has all rows of partition {number}")
+    } else if let Some(node) = come(new.chain, old.chain) {
+        alloc::format!("data node {node} has partition {number} no more")
+    } else {
+        alloc::format!("data node {} is the primary of partition {number}", new.chain.primary())
     }
 }
 
@@ -519,7 +556,8 @@ mod tests {
         let join = WantedChange::Join;
         assert!(fits(&view, join(member(4, 1))));
         assert!(!fits(&view, join(member(3, 1))), "it is a member");
-        assert!(!fits(&view, join(member(4, 2))), "there is no such node group");
+        assert!(fits(&view, join(member(4, 2))), "the first one of a new node group");
+        assert!(!fits(&view, join(member(4, 3))), "node groups are numbered in turn");
         assert!(!fits(&view, join(Member { data_managers: 1, ..member(4, 1) })), "it has other partitions");
         let full = ClusterView::first((1..=4).map(|node| member(node, 0)).collect());
         assert!(!fits(&full, join(member(5, 0))), "no chain is longer");

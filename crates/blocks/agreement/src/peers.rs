@@ -1,12 +1,13 @@
 //! What this node knows of each other member.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_kernel::{Span, Tick};
 use vinga_wire::agreement::LostMember;
-use vinga_wire::view::ClusterView;
+use vinga_wire::view::{ClusterView, Member, Partition};
 
 /// The connections to another member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,31 +217,30 @@ impl Peers {
     }
 
     /// Until when this node is certain that no others have gone on without it, if they judge by this view. They would
-    /// have stopped to answer its heartbeats, and they would have to have a started member of each node group; so the
-    /// lease lasts so long from the latest heartbeat for which too few have stopped.
+    /// have stopped to answer its heartbeats, and they would have to lack no partition; so the lease lasts so long from
+    /// the latest heartbeat for which too few have stopped.
     ///
-    /// One that is to stop counts here like any other, in whatever partitions it is: those that lack no partition have
-    /// a started member of each node group, so the lease is never too long. It may be shorter than it could be. But it
-    /// is the same in a view that leaves somebody out of a partition as in the one before; so it does not matter which
-    /// of the two this node judges by, and others go on from.
+    /// Started members count for each partition that they have or are to have, by their node groups: for those, too,
+    /// that they were left out of, and that they are being sent. So the lease is never too long; it may be shorter than
+    /// it could be. And it is no longer in a view than in the next one, which somebody else may have already, when that
+    /// one leaves somebody out or gives a partition a replica.
     ///
     /// It lasts for ever if all others together could not go on: but for members that have not started. When one of
     /// them does, others may go on without this node, while a thread of it does not know that yet; so it has no lease
     /// then that lasts longer than others would wait.
     pub(crate) fn lease(&self, view: &ClusterView, own: NodeId, now: Tick, span: Span) -> Tick {
-        let mut has_member = vec![false; usize::from(view.groups())];
-        let mut without = has_member.len();
-        let mut others: Vec<(Option<Tick>, u16)> = Vec::new();
+        let mut missing: Vec<&Partition> = view.partitions().iter().collect();
+        let mut others: Vec<(Option<Tick>, &Member)> = Vec::new();
         for member in view.started().filter(|member| member.node != own) {
             let peer = &self.0[&member.node];
             if peer.link != Link::Gone {
-                others.push((peer.confirmed, member.group));
+                others.push((peer.confirmed, member));
             }
         }
-        others.sort_unstable();
-        for (confirmed, group) in others {
-            without -= usize::from(!core::mem::replace(&mut has_member[usize::from(group)], true));
-            if without == 0 {
+        others.sort_unstable_by_key(|&(confirmed, member)| (confirmed, member.node));
+        for (confirmed, member) in others {
+            missing.retain(|one| one.group != member.group && !one.chain.contains(member.node));
+            if missing.is_empty() {
                 return confirmed.map_or(Tick(0), |sent| sent + span);
             }
         }

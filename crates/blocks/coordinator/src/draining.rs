@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::restart::DrainBody;
-use vinga_wire::view::{Member, MemberState, ViewChange};
+use vinga_wire::view::{Member, ViewChange};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
 /// How often it is looked whether all that is awaited has ended.
@@ -52,7 +52,7 @@ impl Draining {
     /// Whether a member that is lost was about to stop, and something may have been awaited of it: what was sent in a
     /// view in which it was a replica, though it is none in the view before this one.
     pub fn is_missed(&self, lost: &Member) -> bool {
-        lost.state == MemberState::Leaving && !self.needless.contains(&lost.node)
+        lost.is_to_stop() && !self.needless.contains(&lost.node)
     }
 
     /// Another view has begun: whoever leads asks anew.

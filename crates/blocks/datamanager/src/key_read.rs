@@ -278,13 +278,13 @@ impl DataManager {
     ///
     /// A backup answers only what is meant for a backup. The client may have adopted a view in which this is the
     /// primary, and have seen what the one before has shown, while this thread has not, and does not show it yet.
-    /// None that is to stop does: what others commit without it, it may learn of later than their clients.
+    /// None does that may be left out in the next view.
     #[inline]
     fn answers_reads(&self, view: &ClusterView, table: &Table, is_for_backup: bool) -> bool {
-        let chain = view.owned_by(self.settings.owner).chain;
+        let partition = view.owned_by(self.owner);
         let own = self.settings.node;
-        let may_answer = || chain.contains(own) && !view.is_leaving(own);
-        chain.primary() == own || is_for_backup && table.read_backup && may_answer()
+        let may_answer = || is_for_backup && table.read_backup && view.may_answer(partition, own);
+        partition.chain.primary() == own || may_answer()
     }
 
     /// Whether this data manager is the primary of a partition.

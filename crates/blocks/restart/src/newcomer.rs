@@ -42,7 +42,7 @@ fn work(state: Option<MemberState>) -> &'static str {
         None => "cluster joined",
         Some(MemberState::Starting) => "tables and clients learned",
         Some(MemberState::Copying) => "rows copied",
-        Some(MemberState::Started | MemberState::Leaving) => STARTED,
+        Some(MemberState::Started | MemberState::Leaving | MemberState::LeftOut) => STARTED,
     }
 }
 
@@ -96,7 +96,7 @@ impl Newcomer {
                 cx.log(LogLevel::Info, format_args!("rows are being copied to this node"));
                 self.pace.note(cx.now().0, 0);
             }
-            MemberState::Started | MemberState::Leaving => {
+            MemberState::Started | MemberState::Leaving | MemberState::LeftOut => {
                 let time = Seconds(cx.now().since(self.begun).0);
                 cx.log(LogLevel::Info, format_args!("the node restart has taken {time}"));
             }
@@ -180,7 +180,7 @@ impl Restart {
         }
         newcomer.report_progress(cx);
         self.report_to_president(cx);
-        if matches!(state, MemberState::Started | MemberState::Leaving) {
+        if matches!(state, MemberState::Started | MemberState::Leaving | MemberState::LeftOut) {
             self.started =
                 self.newcomer.take().map(|newcomer| (newcomer.begun(), newcomer.progress(cx.now())));
             let order = NodeStartedOrder { restored: None, from: Vec::new() };

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use vinga_base::time::Tick;
 use vinga_base::{NodeId, PartitionId, ViewNumber};
 use vinga_wire::take_over::CoordinatorName;
-use vinga_wire::view::{ClusterView, Member, MemberState};
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// Index of a coordinator in the client's list ([`crate::outcomes`]), which only grows.
@@ -207,7 +207,7 @@ impl PartitionRoutes {
                     let address = Address::new(id, BlockNumber::Coordinator, instance);
                     let index = coordinator(CoordinatorName { address, incarnation: member.incarnation }, to);
                     coordinators.push((id, connection as u16, index));
-                    if member.state != MemberState::Leaving {
+                    if !member.is_to_stop() {
                         self.reachable.push(index);
                     }
                 }
@@ -226,9 +226,7 @@ impl PartitionRoutes {
                 coordinators.iter().filter(|(n, c, _)| *n == node && Some(*c) == connection).collect();
             let anywhere: Vec<_> = coordinators.iter().filter(|(n, _, _)| *n == node).collect();
             let choice = if beside.is_empty() { anywhere } else { beside };
-            // A backup that is to stop answers nobody.
-            let answers = |&node: &NodeId| node == partition.chain.primary() || !self.view.is_leaving(node);
-            let replicas = partition.chain.nodes().filter(answers);
+            let replicas = partition.chain.nodes().filter(|&node| self.view.may_answer(partition, node));
             let replicas = replicas.map(|replica| partition.owner.at(replica));
             let connected = replicas.filter_map(|replica| {
                 let link = link(replica.node(), self.connection_of(replica)?)?;

@@ -29,7 +29,7 @@
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
-use crate::view::{ClusterView, Member};
+use crate::view::{ClusterView, Member, Placement};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -161,12 +161,20 @@ pub enum WantedChange {
     Start(NodeId, Incarnation),
     /// A replica with all rows of a partition becomes its primary. The present one has come to rest for that.
     MovePrimary(PartitionId, NodeId),
-    /// Members that are to stop are no replicas of a partition any more. Its primary has come to rest for that.
+    /// Those that are to go are no replicas of a partition any more ([`ClusterView::to_go`]). Its primary has come to
+    /// rest for that.
     LeaveOut(PartitionId),
     /// This start of a member is to stop.
     Leave(NodeId, Incarnation),
     /// This start of a member that was to stop, and was left out of no partition yet, does not.
     Stay(NodeId, Incarnation),
+    /// Partitions are to move until each node group has its share, or no further one is.
+    Reorganize(bool),
+    /// The next step of that ([`ClusterView::next_placement`]). The data manager that rows are to be sent to is free.
+    Place(Placement),
+    /// This start of a member has all rows of a partition that it was sent. All threads of all members have adopted the
+    /// view in which it is being sent them.
+    Copied(PartitionId, NodeId, Incarnation),
 }
 
 /// Body of `ViewChangeConfirm` (cold): the view is installed at the president, and sent to the others.

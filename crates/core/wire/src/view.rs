@@ -16,10 +16,17 @@
 //! instance number on all nodes of a group form a *replica group* ([`ReplicaGroup`]); each owns one partition of the
 //! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the
 //! primary's decision, because a replica that is still being copied has some rows and not others.
+//!
+//! **Placement.** Node groups may be added while the cluster runs, and partitions move to them (`placement`): a
+//! partition keeps its number, its name and its instance number, and other data nodes hold it. Each data manager holds
+//! one partition or none.
 
 mod balance;
 mod changes;
 mod layout;
+mod placement;
+
+pub use placement::Placement;
 
 use crate::address::{Address, BlockNumber};
 use crate::commit::Chain;
@@ -36,7 +43,8 @@ use zerocopy::little_endian::U16;
 pub const NO_TICKET: u64 = 0;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The data managers with the same instance number on all nodes of a node group: the owners of one partition.
+/// The data managers of one partition: they have the same instance number on all nodes of a node group. The name stays
+/// when the partition moves: it says which node group had it first.
 #[derive(
     Clone,
     Copy,
@@ -62,13 +70,13 @@ pub struct ReplicaGroup {
 }
 
 impl ReplicaGroup {
-    /// The data managers with this instance number in this node group.
+    /// The data managers with this instance number, of a partition that this node group had first.
     #[inline]
     pub const fn new(group: u16, instance: u16) -> Self {
         ReplicaGroup { group: group.to_le_bytes(), instance: instance.to_le_bytes() }
     }
 
-    /// The node group.
+    /// The node group that had the partition first. Which one has it: [`Partition::group`].
     #[inline]
     pub const fn group(self) -> u16 {
         u16::from_le_bytes(self.group)
@@ -96,9 +104,12 @@ pub enum MemberState {
     Copying,
     /// It takes part in everything.
     Started,
-    /// It is to stop, and takes part in everything: but it is left out of one partition after the other, when nobody
-    /// has anything open there, and gets nothing new to do.
+    /// It is to stop, and takes part in everything, but gets nothing new to do. It is in all its partitions still, and
+    /// may stay.
     Leaving,
+    /// It is to stop, and is left out of one partition after the other, when nobody has anything open there. It can
+    /// only stop: it does not learn of all changes any more.
+    LeftOut,
 }
 
 /// The instances that are reached through one connection of a member: those on the thread that serves it, and a share
@@ -149,6 +160,11 @@ impl Member {
         (self.node, self.incarnation)
     }
 
+    /// Whether it is to stop.
+    pub fn is_to_stop(&self) -> bool {
+        matches!(self.state, MemberState::Leaving | MemberState::LeftOut)
+    }
+
     /// Number of instances of a block on it.
     pub fn instances(&self, block: BlockNumber) -> u16 {
         match block {
@@ -167,6 +183,8 @@ impl Member {
 pub struct Partition {
     /// Its replica group, which never changes.
     pub owner: ReplicaGroup,
+    /// The node group that is to have it. Replicas on data nodes of another one are there until it has moved.
+    pub group: u16,
     /// The nodes that have all its rows, primary first. Invariant: there is one.
     pub chain: Chain,
     /// The nodes that are being sent its rows.
@@ -223,7 +241,12 @@ pub struct ClusterView {
     members: Vec<Member>,
     /// By number.
     partitions: Vec<Partition>,
+    /// Node groups.
     groups: u16,
+    /// Those of the first view: partitions are numbered through them.
+    homes: u16,
+    /// Whether partitions are to move until each node group has its share.
+    reorganizes: bool,
     /// Nodes of a node group, as configured.
     replicas: u8,
     successions: Vec<Succession>,
@@ -263,14 +286,13 @@ impl ClusterView {
     /// The members that take part in everything, in the order in which they joined; those that are to stop are among
     /// them. The others count for nothing when it is decided who goes on.
     pub fn started(&self) -> impl Iterator<Item = &Member> {
-        self.members
-            .iter()
-            .filter(|member| matches!(member.state, MemberState::Started | MemberState::Leaving))
+        use MemberState as S;
+        self.members.iter().filter(|member| matches!(member.state, S::Started | S::Leaving | S::LeftOut))
     }
 
     /// The members that are to stop, in the order in which they joined.
     pub fn leaving(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.state == MemberState::Leaving)
+        self.members.iter().filter(|member| member.is_to_stop())
     }
 
     /// Whether there is a member with this id that is to stop.
@@ -288,17 +310,10 @@ impl ClusterView {
         self.is_leaving(node) && self.held_by(node).next().is_none()
     }
 
-    /// Whether some member that is to stop was left out of a partition, so that it can only stop.
+    /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be left
+    /// out of. No schema is changed before it has stopped.
     pub fn has_begun_to_leave(&self) -> bool {
-        self.leaving().any(|member| self.can_only_stop(member.node))
-    }
-
-    /// Whether this member is to stop, and was left out of a partition: it can only stop, and no schema is changed
-    /// before it has.
-    pub fn can_only_stop(&self, node: NodeId) -> bool {
-        let Some(member) = self.leaving().find(|member| member.node == node) else { return false };
-        let mut own = self.partitions.iter().filter(|one| one.owner.group() == member.group);
-        own.any(|one| !one.chain.contains(node))
+        self.leaving().any(|one| one.state == MemberState::LeftOut || self.has_given_up_all(one.node))
     }
 
     /// Whether a view that follows on this one without a failure has left somebody out of a partition: then whoever has
@@ -359,7 +374,7 @@ impl ClusterView {
     pub fn lack_of(&self, is_in: impl Fn(NodeId) -> bool) -> Option<Lack> {
         let is_kept = |partition: &&Partition| partition.chain.nodes().any(&is_in);
         let lost = self.partitions.iter().filter(|partition| !is_kept(partition));
-        let group = lost.map(|partition| partition.owner.group()).min();
+        let group = lost.map(|partition| partition.group).min();
         let has_coordinators = |member: &Member| member.coordinators > 0;
         // Tests of single blocks have views without coordinators.
         let needs_coordinators = self.members.iter().any(has_coordinators);
@@ -371,6 +386,16 @@ impl ClusterView {
     /// Number of node groups.
     pub fn groups(&self) -> u16 {
         self.groups
+    }
+
+    /// Number of node groups in the first view. Each partition is named after one of them ([`ReplicaGroup::group`]).
+    pub fn homes(&self) -> u16 {
+        self.homes
+    }
+
+    /// Nodes of a node group, as configured (`NoOfReplicas`).
+    pub fn replicas(&self) -> u8 {
+        self.replicas
     }
 
     /// Whether the cluster is configured with several replicas (`NoOfReplicas`), so that it goes on when a data node
@@ -395,10 +420,15 @@ impl ClusterView {
     /// The partition of a replica group.
     #[inline]
     pub fn owned_by(&self, owner: ReplicaGroup) -> &Partition {
-        let at = usize::from(owner.instance()) * usize::from(self.groups) + usize::from(owner.group());
-        let partition = &self.partitions[at];
-        assert!(partition.owner == owner, "partitions are numbered through the node groups");
+        let partition = self.partition(self.number_of(owner));
+        assert!(partition.owner == owner, "partitions are numbered through the first node groups");
         partition
+    }
+
+    /// The number of the partition of a replica group.
+    #[inline]
+    pub fn number_of(&self, owner: ReplicaGroup) -> PartitionId {
+        PartitionId(owner.instance() * self.homes + owner.group())
     }
 
     /// All instances of a block, on all members.

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use vinga_base::{NodeId, PartitionId};
 use vinga_kernel::InjectedBug;
 use vinga_wire::agreement::WantedChange;
-use vinga_wire::view::Member;
+use vinga_wire::view::{Member, MemberState};
 
 /// The changes by which a node comes back, in their order, and one that follows.
 pub const STEPS: [Step; 4] = [Step::Join, Step::Copy, Step::Start, Step::MovePrimary];
@@ -106,11 +106,7 @@ impl Course {
             let fits = |node: NodeId| view.may_leave(node) && !view.is_leaving(node);
             let may = view.started().filter(|member| fits(member.node)).map(Member::identity);
             changes.extend(may.map(|(node, incarnation)| WantedChange::Leave(node, incarnation)));
-            let all = |id: NodeId, group: u16| {
-                let own = view.partitions().iter().filter(|one| one.owner.group() == group);
-                own.into_iter().all(|one| one.chain.contains(id))
-            };
-            let whole = view.leaving().filter(|member| all(member.node, member.group));
+            let whole = view.leaving().filter(|member| member.state == MemberState::Leaving);
             changes.extend(whole.map(|member| WantedChange::Stay(member.node, member.incarnation)));
         }
         if !changes.is_empty() {

@@ -107,7 +107,7 @@ fn data_row(view: &ClusterView, member: &Member, said: &BTreeMap<u64, Said>) -> 
         MemberState::Starting => "starting",
         MemberState::Copying => "copying",
         MemberState::Started => "started",
-        MemberState::Leaving => "leaving",
+        MemberState::Leaving | MemberState::LeftOut => "leaving",
     };
     vec![
         InfoValue::Number(id),

@@ -6,7 +6,8 @@
 //! so they are spread over threads as they were. Where no node has come back nothing moves: after a failure primaries
 //! are where they are needed at once, and the node that has failed may be back soon.
 //!
-//! Before all that, primaries move away from members that are to stop, each to the replica that has fewest.
+//! Before all that, primaries move away from members that are to stop, each to the replica that has fewest; then those
+//! of partitions that are moving to another node group, to a replica there (`placement`).
 
 use super::layout::first_place;
 use super::{ClusterView, Member, MemberState, Partition};
@@ -18,47 +19,41 @@ impl ClusterView {
     /// The partitions that may get another primary next, and which one, the best choice first; none if all node groups
     /// are balanced, and no primary is to stop.
     pub fn hand_overs(&self) -> Vec<(PartitionId, NodeId)> {
-        let leaving: Vec<_> = (0..self.groups).flat_map(|group| self.moves_from_leaving(group)).collect();
+        let leaving = self.moves_from(|one| self.is_leaving(one.chain.primary()), |_, _| true);
         if !leaving.is_empty() {
             return leaving;
+        }
+        let has_moved = |one: &Partition| self.is_displaced(one, one.chain.primary());
+        let moving = self.moves_from(has_moved, |one, node| !self.is_displaced(one, node));
+        if !moving.is_empty() {
+            return moving;
         }
         (0..self.groups).flat_map(|group| self.hand_overs_in(group).unwrap_or_default()).collect()
     }
 
-    /// The partitions that members which are to stop may be left out of: their primaries stay.
-    pub fn leave_outs(&self) -> Vec<PartitionId> {
-        let numbered = (0..).map(PartitionId).zip(&self.partitions);
-        let may_go = |partition: &Partition| {
-            let mut others = partition.chain.nodes().skip(1);
-            !self.is_leaving(partition.chain.primary()) && others.any(|node| self.is_leaving(node))
-        };
-        numbered.filter(|(_, partition)| may_go(partition)).map(|(number, _)| number).collect()
-    }
-
     /// The partitions of a node group.
-    fn partitions_of(&self, group: u16) -> impl Iterator<Item = (PartitionId, &Partition)> {
-        let numbered = (0..).map(PartitionId).zip(&self.partitions);
-        numbered.filter(move |(_, partition)| partition.owner.group() == group)
+    pub(super) fn partitions_of(&self, group: u16) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        self.numbered().filter(move |(_, partition)| partition.group == group)
     }
 
-    /// How many partitions each of these has the primary of.
-    fn primaries_of(&self, group: u16, members: &[&Member]) -> BTreeMap<NodeId, usize> {
-        let mut primaries: BTreeMap<NodeId, usize> = members.iter().map(|member| (member.node, 0)).collect();
-        for (_, partition) in self.partitions_of(group) {
-            primaries.entry(partition.chain.primary()).and_modify(|count| *count += 1);
-        }
-        primaries
+    /// All partitions with their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        (0..).map(PartitionId).zip(&self.partitions)
     }
 
-    /// The partitions of a node group whose primaries are to stop, each with the other replica that has fewest.
-    fn moves_from_leaving(&self, group: u16) -> Vec<(PartitionId, NodeId)> {
-        let stays = |member: &&Member| member.group == group && !self.is_leaving(member.node);
-        let members: Vec<&Member> = self.started().filter(stays).collect();
-        let primaries = self.primaries_of(group, &members);
-        let leaving = self.partitions_of(group).filter(|(_, one)| self.is_leaving(one.chain.primary()));
-        let moves = leaving.filter_map(|(number, partition)| {
-            let staying = partition.chain.nodes().filter(|node| primaries.contains_key(node));
-            Some((number, staying.min_by_key(|node| primaries[node])?))
+    /// The partitions whose primaries go elsewhere, each with the replica that has fewest of those which may have it and
+    /// are not to stop.
+    fn moves_from(
+        &self,
+        goes: impl Fn(&Partition) -> bool,
+        may_have: impl Fn(&Partition, NodeId) -> bool,
+    ) -> Vec<(PartitionId, NodeId)> {
+        let staying: Vec<&Member> = self.started().filter(|member| !member.is_to_stop()).collect();
+        let primaries = primaries_of(&staying, self.numbered());
+        let moves = self.numbered().filter(|(_, partition)| goes(partition)).filter_map(|(number, partition)| {
+            let others = partition.chain.nodes().filter(|node| primaries.contains_key(node));
+            let others = others.filter(|&node| may_have(partition, node));
+            Some((number, others.min_by_key(|node| primaries[node])?))
         });
         moves.collect()
     }
@@ -71,20 +66,32 @@ impl ClusterView {
             return None;
         }
         let own = || self.partitions_of(group);
-        let primaries = self.primaries_of(group, &members);
+        let primaries = primaries_of(&members, own());
         let (&fewest, &least) = primaries.iter().min_by_key(|(_, count)| **count)?;
         let (&most, &greatest) = primaries.iter().max_by_key(|(_, count)| **count)?;
         if greatest - least <= 1 {
             return None;
         }
-        let mut may_go: Vec<(PartitionId, &Partition)> =
-            own().filter(|(_, partition)| partition.chain.primary() == most).collect();
+        let may_go = |one: &Partition| one.chain.primary() == most && one.chain.contains(fewest);
+        let mut may_go: Vec<(PartitionId, &Partition)> = own().filter(|(_, one)| may_go(one)).collect();
         let had_before = |partition: &Partition| {
             members[first_place(partition.owner.instance(), members.len())].node == fewest
         };
         may_go.sort_by_key(|(_, partition)| !had_before(partition));
         Some(may_go.into_iter().map(|(number, _)| (number, fewest)).collect())
     }
+}
+
+/// Of how many of these partitions each of the members has the primary.
+fn primaries_of<'a>(
+    members: &[&Member],
+    partitions: impl Iterator<Item = (PartitionId, &'a Partition)>,
+) -> BTreeMap<NodeId, usize> {
+    let mut primaries: BTreeMap<NodeId, usize> = members.iter().map(|member| (member.node, 0)).collect();
+    for (_, partition) in partitions {
+        primaries.entry(partition.chain.primary()).and_modify(|count| *count += 1);
+    }
+    primaries
 }
 
 /// The view whose members have been there from the beginning.

@@ -5,10 +5,10 @@
 //! answers nobody; it has *started*. Then primaries are handed over to it, a view each time.
 //!
 //! One that is to stop *leaves*: it is left out of one partition after the other, a view each time, until nobody misses
-//! it.
+//! it. How partitions move to other node groups: `placement`.
 
 use super::{ClusterView, Member, MemberState, Succession};
-use crate::commit::Chain;
+use crate::commit::{CHAIN_MAX, Chain};
 use vinga_base::{NodeId, PartitionId};
 
 impl ClusterView {
@@ -70,7 +70,7 @@ impl ClusterView {
     fn follower(&self, node: NodeId) -> (NodeId, u16) {
         let started = |leaves: bool| {
             let may_follow =
-                move |m: &&Member| m.coordinators > 0 && (m.state == MemberState::Leaving) == leaves;
+                move |m: &&Member| m.coordinators > 0 && m.is_to_stop() == leaves;
             self.started().filter(may_follow).map(|m| (m.node, m.coordinators))
         };
         let next = |leaves: bool| started(leaves).filter(|&(other, _)| other > node).min();
@@ -79,12 +79,14 @@ impl ClusterView {
     }
 
     /// The next view, with a member that has just joined: it owns nothing, and acts for nobody. There is no member with
-    /// its id; its node group is one of the view's.
+    /// its id. Its node group is one of the view's, or the next one: then there is one more from now on, which no
+    /// partition is assigned to.
     #[must_use]
     pub fn with_joined(&self, member: Member) -> Self {
         assert!(!self.has(member.node), "a member that is there does not join");
-        assert!(member.group < self.groups, "a member joins a node group that there is");
+        assert!(member.group <= self.groups, "node groups are numbered from 0");
         let mut next = self.next();
+        next.groups = next.groups.max(member.group + 1);
         next.members.push(Member { state: MemberState::Starting, since: next.number, ..member });
         next
     }
@@ -94,8 +96,12 @@ impl ClusterView {
     pub fn with_copying(&self, node: NodeId) -> Self {
         let mut next = self.next();
         let group = next.come_to(node, MemberState::Starting, MemberState::Copying);
-        for partition in next.partitions.iter_mut().filter(|partition| partition.owner.group() == group) {
-            partition.copying = partition.copying.with(node);
+        for partition in next.partitions.iter_mut().filter(|partition| partition.group == group) {
+            // One that has come here and is not gone from where it was may have as many replicas as a chain can have.
+            // It gets this one when it has (`placement`).
+            if partition.replicas().length() < CHAIN_MAX {
+                partition.copying = partition.copying.with(node);
+            }
         }
         next
     }
@@ -104,11 +110,9 @@ impl ClusterView {
     #[must_use]
     pub fn with_started(&self, node: NodeId) -> Self {
         let mut next = self.next();
-        let group = next.come_to(node, MemberState::Copying, MemberState::Started);
-        for partition in next.partitions.iter_mut().filter(|partition| partition.owner.group() == group) {
-            // Behind all others, where it stands already.
-            partition.chain = partition.chain.with(node);
-            partition.copying = partition.copying.without(node);
+        next.come_to(node, MemberState::Copying, MemberState::Started);
+        for partition in next.partitions.iter_mut().filter(|partition| partition.copying.contains(node)) {
+            partition.have_copied(node);
         }
         next
     }
@@ -124,23 +128,33 @@ impl ClusterView {
         next
     }
 
-    /// The next view, in which members that are to stop are no replicas of a partition any more. Its primary, which is
-    /// none of them, stays.
+    /// The next view, in which those are no replicas of a partition any more that are to go: members that are to stop,
+    /// or else the next one of a node group that the partition has moved away from ([`to_go`](Self::to_go)). Its
+    /// primary, which is none of them, stays.
     #[must_use]
     pub fn with_left_out(&self, partition: PartitionId) -> Self {
         let mut next = self.next();
+        let to_go = self.to_go(partition);
+        for member in &mut next.members {
+            if member.state == MemberState::Leaving && to_go.contains(member.node) {
+                member.state = MemberState::LeftOut;
+            }
+        }
         let partition = &mut next.partitions[usize::from(partition.0)];
-        partition.chain = self.leaving().fold(partition.chain, |chain, one| chain.without(one.node));
+        partition.chain = to_go.nodes().fold(partition.chain, |chain, node| chain.without(node));
         let primary = self.owned_by(partition.owner).chain.primary();
         assert!(partition.chain.primary() == primary, "its primary does not leave");
         next
     }
 
-    /// The next view, in which a member is to stop. It is in all partitions of its node group still.
+    /// The next view, in which a member is to stop. It is in all partitions still that it was in, and gets no other ones.
     #[must_use]
     pub fn with_leaving(&self, node: NodeId) -> Self {
         let mut next = self.next();
         next.come_to(node, MemberState::Started, MemberState::Leaving);
+        for partition in &mut next.partitions {
+            partition.copying = partition.copying.without(node);
+        }
         next
     }
 
@@ -159,7 +173,7 @@ impl ClusterView {
     }
 
     /// What the president makes of this view: the number is the next one.
-    fn next(&self) -> Self {
+    pub(super) fn next(&self) -> Self {
         let mut next = self.clone();
         next.number.0 += 1;
         next

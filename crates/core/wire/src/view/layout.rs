@@ -77,6 +77,8 @@ impl ClusterView {
             members,
             partitions,
             groups: groups.len() as u16,
+            homes: groups.len() as u16,
+            reorganizes: false,
             replicas,
             successions: Vec::new(),
             ticket: 0,
@@ -100,6 +102,8 @@ impl ClusterView {
             members: Vec::from([member]),
             partitions,
             groups,
+            homes: groups,
+            reorganizes: false,
             replicas: 1,
             successions: Vec::new(),
             ticket: 0,
@@ -113,6 +117,7 @@ fn first_owners(group: u16, instance: u16, nodes: &[NodeId]) -> Partition {
     chain.rotate_left(first_place(instance, nodes.len()));
     Partition {
         owner: ReplicaGroup::new(group, instance),
+        group,
         chain: Chain::new(&chain),
         copying: Chain::default(),
     }

@@ -99,7 +99,7 @@ impl Network {
                 let is_known = others.map(|other| other.driver_view).all(|known| known >= number);
                 is_known.then_some(WantedChange::Start(member.node, member.incarnation))
             }
-            MemberState::Started | MemberState::Leaving => None,
+            MemberState::Started | MemberState::Leaving | MemberState::LeftOut => None,
         }
     }
 

@@ -1,0 +1,331 @@
+//! Partitions move to node groups that were added (`docs/protocols/reorganize.md`).
+//!
+//! A node group exists when its first data node has joined. It has no partition then: so nobody misses it if it fails.
+//! When the cluster *reorganizes*, one partition after the other is *assigned* to another node group, until the numbers
+//! of partitions that they have differ by one at most. The replicas that it has are *displaced* then, and replaced one
+//! by one, in views that each follow from the one before alone:
+//!
+//! ```text
+//!   [1 2]      ─▶ [1 2] + 3  ─▶ [1 2 3] ─▶ [1 3] ─▶ [3 1] ─▶ [3 1] + 4 ─▶ [3 1 4] ─▶ [3 4]
+//!   assigned      copied to 3                 2 is     3 is      copied to 4              1 is
+//!                                             left out primary                            left out
+//! ```
+//! It keeps as many replicas as it has, and has one more while one is replaced; where a chain can't be longer it has one
+//! less instead. The plan is in the view, so the next president goes on with it. If all data nodes of the node group
+//! that a partition moves to are lost, it is assigned back.
+//!
+//! A data manager holds one partition at most, of its own instance number. So a node group gets none of an instance
+//! number of which it has one.
+
+use super::{ClusterView, Member, MemberState, Partition};
+use crate::commit::{CHAIN_MAX, Chain};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::{NodeId, PartitionId};
+
+/// What is to be done next so that partitions are where they are to be, besides primaries that move and members that
+/// are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Placement {
+    /// The partition is to be held by this node group.
+    Assign(PartitionId, u16),
+    /// A member is to be sent the rows of a partition.
+    Copy(PartitionId, NodeId),
+    /// All have their shares: the cluster reorganizes no more.
+    Reorganized,
+}
+
+impl Partition {
+    /// A node that was sent its rows has all of them: it is the last replica, where it stands already.
+    pub(super) fn have_copied(&mut self, node: NodeId) {
+        self.chain = self.chain.with(node);
+        self.copying = self.copying.without(node);
+    }
+}
+
+impl ClusterView {
+    /// Whether partitions are to move until each node group has its share.
+    pub fn reorganizes(&self) -> bool {
+        self.reorganizes
+    }
+
+    /// The next view, in which partitions are to move until each node group has its share; or no further one is.
+    #[must_use]
+    pub fn with_reorganizing(&self, reorganizes: bool) -> Self {
+        ClusterView { reorganizes, ..self.next() }
+    }
+
+    /// Whether a replica of a partition is on a data node of another node group than that which is to have it.
+    pub fn is_displaced(&self, partition: &Partition, node: NodeId) -> bool {
+        self.member(node).is_some_and(|member| member.group != partition.group)
+    }
+
+    /// The partition that is moving to another node group, if there is one.
+    pub fn moving(&self) -> Option<(PartitionId, &Partition)> {
+        let moves = |one: &Partition| one.chain.nodes().any(|node| self.is_displaced(one, node));
+        self.numbered().find(|(_, partition)| moves(partition))
+    }
+
+    /// Whether a node answers reads of committed rows of a partition, for those who ask a backup, too. One that is to
+    /// stop does not, nor one that is displaced: it may be left out in the next view, and what others commit then it
+    /// does not learn of.
+    pub fn may_answer(&self, partition: &Partition, node: NodeId) -> bool {
+        let is_backup = partition.chain.contains(node);
+        partition.chain.primary() == node
+            || is_backup && !self.is_leaving(node) && !self.is_displaced(partition, node)
+    }
+
+    /// The replicas of a partition that are to be left out of it next, when its primary has come to rest: those that
+    /// are to stop, in any partition, or else one that is displaced.
+    pub fn to_go(&self, partition: PartitionId) -> Chain {
+        let partition = self.partition(partition);
+        let chain = partition.chain;
+        if self.leaving().next().is_some() {
+            return self.leaving().fold(Chain::default(), |all, one| match chain.contains(one.node) {
+                true => all.with(one.node),
+                false => all,
+            });
+        }
+        let replicas = chain.length();
+        let has_enough = replicas > usize::from(self.replicas)
+            || replicas == CHAIN_MAX && self.places(partition).any(|node| !chain.contains(node));
+        let displaced = chain.nodes().skip(1).filter(|&node| self.is_displaced(partition, node));
+        match displaced.last().filter(|_| has_enough && partition.copying.is_empty()) {
+            Some(node) => Chain::new(&[node]),
+            None => Chain::default(),
+        }
+    }
+
+    /// The partitions that somebody may be left out of: their primaries stay.
+    pub fn leave_outs(&self) -> Vec<PartitionId> {
+        let may_go = |(number, partition): &(PartitionId, &Partition)| {
+            let to_go = self.to_go(*number);
+            !to_go.is_empty() && !to_go.contains(partition.chain.primary())
+        };
+        self.numbered().filter(may_go).map(|(number, _)| number).collect()
+    }
+
+    /// The members that are to hold a partition.
+    fn places(&self, partition: &Partition) -> impl Iterator<Item = NodeId> {
+        let group = partition.group;
+        let holds = move |member: &&Member| member.group == group && member.state == MemberState::Started;
+        self.started().filter(holds).map(|member| member.node)
+    }
+
+    /// What is to be done next so that partitions are where they are to be. Nothing, while somebody is on the way to be
+    /// a member or to stop, or rows are copied: that comes first.
+    pub fn next_placement(&self) -> Option<Placement> {
+        let is_at_rest = self.members.iter().all(|member| member.state == MemberState::Started)
+            && self.partitions.iter().all(|partition| partition.copying.is_empty());
+        if !is_at_rest {
+            return None;
+        }
+        let goes_back = |one: &Partition| self.places(one).next().is_none();
+        let back = |(number, one): (PartitionId, &Partition)| {
+            let group = self.member(one.chain.primary()).expect("replicas are members").group;
+            Placement::Assign(number, group)
+        };
+        let moving = self.moving();
+        if let Some(back) = moving.filter(|(_, one)| goes_back(one)).map(back) {
+            return Some(back);
+        }
+        let missing = |(number, one): (PartitionId, &Partition)| {
+            let replicas = one.chain.length();
+            let has_room = replicas < CHAIN_MAX && replicas <= usize::from(self.replicas);
+            let node = self.places(one).find(|&node| !one.chain.contains(node)).filter(|_| has_room)?;
+            Some(Placement::Copy(number, node))
+        };
+        if let Some(copy) = self.numbered().find_map(missing) {
+            return Some(copy);
+        }
+        if moving.is_some() || !self.reorganizes { None } else { self.next_assignment() }
+    }
+
+    /// The next partition that is assigned to another node group: one of that which has most, to that which has fewest
+    /// and is whole. It is the last one that can go: a table of few partitions has neighbouring ones far from each
+    /// other, so what goes are parts of many tables.
+    fn next_assignment(&self) -> Option<Placement> {
+        let has = |group: u16| self.partitions_of(group).count();
+        let is_whole = |&group: &u16| {
+            let own = self.started().filter(|member| member.group == group);
+            own.count() >= usize::from(self.replicas)
+        };
+        let to = (0..self.groups).filter(is_whole).min_by_key(|&group| has(group))?;
+        let from = (0..self.groups).rev().max_by_key(|&group| has(group))?;
+        if has(from) <= has(to) + 1 {
+            let all_are_whole = (0..self.groups).all(|group| is_whole(&group));
+            return all_are_whole.then_some(Placement::Reorganized);
+        }
+        let is_free = |instance: u16| self.partitions_of(to).all(|(_, one)| one.owner.instance() != instance);
+        let goes = self.partitions_of(from).filter(|(_, one)| is_free(one.owner.instance()));
+        goes.last().map(|(number, _)| Placement::Assign(number, to))
+    }
+
+    /// The next view, with this done.
+    #[must_use]
+    pub fn with_placement(&self, placement: Placement) -> Self {
+        let mut next = self.next();
+        match placement {
+            Placement::Assign(partition, group) => next.partition_mut(partition).group = group,
+            Placement::Copy(partition, node) => {
+                let partition = next.partition_mut(partition);
+                partition.copying = partition.copying.with(node);
+            }
+            Placement::Reorganized => next.reorganizes = false,
+        }
+        next
+    }
+
+    /// The next view, in which a member has all rows of a partition that it was sent.
+    #[must_use]
+    pub fn with_copied(&self, partition: PartitionId, node: NodeId) -> Self {
+        let mut next = self.next();
+        next.partition_mut(partition).have_copied(node);
+        next
+    }
+
+    /// The partition whose rows a member is sent that has started: which, and who.
+    pub fn placing(&self) -> Option<(PartitionId, &Member)> {
+        self.numbered().find_map(|(number, partition)| {
+            let target = partition.copying.nodes().find(|&node| self.has_started(node))?;
+            Some((number, self.member(target)?))
+        })
+    }
+
+    fn partition_mut(&mut self, partition: PartitionId) -> &mut Partition {
+        &mut self.partitions[usize::from(partition.0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use vinga_base::Incarnation;
+
+    fn member(node: u8, group: u16) -> Member {
+        Member::started(NodeId(node), Incarnation(7), group, 4, 1)
+    }
+
+    fn come(view: ClusterView, node: u8, group: u16) -> ClusterView {
+        let own = NodeId(node);
+        view.with_joined(member(node, group)).with_copying(own).with_started(own)
+    }
+
+    /// The next view on the way to where all partitions are to be; `None` when they are there.
+    fn step(view: &ClusterView) -> Option<ClusterView> {
+        if let Some((partition, member)) = view.placing() {
+            return Some(view.with_copied(partition, member.node));
+        }
+        if let Some(&(partition, node)) = view.hand_overs().first() {
+            return Some(view.with_primary(partition, node));
+        }
+        if let Some(&partition) = view.leave_outs().first() {
+            return Some(view.with_left_out(partition));
+        }
+        view.next_placement().map(|placement| view.with_placement(placement))
+    }
+
+    /// Goes on until nothing is left to do, and checks what holds all the time.
+    fn reorganize(mut view: ClusterView) -> (ClusterView, usize) {
+        let mut steps = 0;
+        while let Some(next) = step(&view) {
+            for (before, after) in view.partitions().iter().zip(next.partitions()) {
+                assert_eq!(before.owner, after.owner);
+                let replicas = after.chain.nodes().count();
+                let least = usize::from(view.replicas).min(CHAIN_MAX - 1);
+                assert!(replicas >= least.min(before.chain.nodes().count()) && replicas <= CHAIN_MAX);
+            }
+            for member in next.members() {
+                let mut held: Vec<u16> = next
+                    .partitions()
+                    .iter()
+                    .filter(|one| one.replicas().contains(member.node))
+                    .map(|one| one.owner.instance())
+                    .collect();
+                held.sort_unstable();
+                let all = held.len();
+                held.dedup();
+                assert_eq!(held.len(), all, "a data manager holds one partition");
+            }
+            view = next;
+            steps += 1;
+            assert!(steps < 1000, "it comes to an end: {view:?}");
+        }
+        (view, steps)
+    }
+
+    fn shares(view: &ClusterView) -> Vec<usize> {
+        (0..view.groups()).map(|group| view.partitions_of(group).count()).collect()
+    }
+
+    #[test]
+    fn each_node_group_gets_its_share() {
+        for replicas in 2..=CHAIN_MAX as u8 {
+            let all = |group: u16| {
+                let first = group as u8 * replicas;
+                (first + 1..=first + replicas).map(move |node| (node, group))
+            };
+            let mut view = ClusterView::first(all(0).map(|(node, group)| member(node, group)).collect());
+            for group in 1..4 {
+                for (node, group) in all(group) {
+                    assert_eq!(step(&view.with_reorganizing(false)), None, "nothing moves by itself");
+                    view = come(view, node, group);
+                }
+                let (next, steps) = reorganize(view.with_reorganizing(true));
+                assert!(steps > 1 && !next.reorganizes() && next.moving().is_none());
+                let shares = shares(&next);
+                assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");
+                for partition in next.partitions() {
+                    assert_eq!(partition.chain.nodes().count(), usize::from(replicas));
+                }
+                view = next;
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_group_that_is_not_whole_gets_nothing() {
+        let view = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let (view, steps) = reorganize(come(view, 3, 1).with_reorganizing(true));
+        assert_eq!((steps, shares(&view), view.reorganizes()), (0, vec![4, 0], true));
+        let (view, _) = reorganize(come(view, 4, 1));
+        assert_eq!((shares(&view), view.reorganizes()), (vec![2, 2], false));
+    }
+
+    #[test]
+    fn what_moves_to_data_nodes_that_are_lost_goes_back() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let mut view = come(come(first, 3, 1), 4, 1).with_reorganizing(true);
+        for _ in 0..100 {
+            let lost = [NodeId(3), NodeId(4)];
+            let is_kept = view.lack_of(|node| !lost.contains(&node)).is_none();
+            if is_kept {
+                let (after, _) = reorganize(view.without(&lost).with_reorganizing(false));
+                assert_eq!(shares(&after), [4, 0]);
+                assert!(after.partitions().iter().all(|one| one.chain.nodes().count() == 2));
+            }
+            for one in [3, 4] {
+                let (after, _) = reorganize(come(view.without(&[NodeId(one)]), one, 1));
+                assert_eq!(shares(&after), [2, 2]);
+                assert!(after.moving().is_none());
+            }
+            match step(&view) {
+                Some(next) => view = next,
+                None => break,
+            }
+        }
+        assert_eq!(shares(&view), [2, 2]);
+    }
+
+    #[test]
+    fn a_displaced_backup_answers_no_reads() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let view = come(come(first, 3, 1), 4, 1);
+        let moved = view.with_placement(Placement::Assign(PartitionId(3), 1));
+        let partition = moved.partition(PartitionId(3));
+        let (primary, backup) = (partition.chain.primary(), partition.chain.nodes().last().unwrap());
+        assert!(moved.may_answer(partition, primary) && !moved.may_answer(partition, backup));
+        assert!(view.may_answer(view.partition(PartitionId(3)), backup));
+    }
+}
