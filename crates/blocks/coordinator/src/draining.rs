@@ -1,4 +1,5 @@
-//! A data node leaves (`docs/protocols/node-restart.md`): what may need it ends before it stops.
+//! A data node leaves (`docs/protocols/node-restart.md`), or a partition has moved away from it
+//! (`docs/protocols/reorganize.md`): what may need it ends before it stops, or gives up what it has of the partition.
 //!
 //! In the view of the request it is a replica of nothing any more. Two kinds of work may be under way all the same:
 //!
@@ -30,15 +31,18 @@ pub(crate) const DRAIN_TIMER: u64 = 2;
 pub(crate) struct Draining {
     /// This coordinator's own data node leaves: no transaction begins here any more.
     is_closed: bool,
-    request: Option<Request>,
+    /// Of different requesters.
+    requests: Vec<Request>,
     /// Data nodes that leave, of which nothing is awaited here any more.
     needless: Vec<NodeId>,
 }
 
-/// The latest request that is not confirmed.
+/// A request that is not confirmed.
 struct Request {
     requester: Address,
     body: DrainBody,
+    /// It is about this coordinator's own data node, which is to stop.
+    closes: bool,
     /// What it waits for: transactions, each with the batch that was under way.
     awaited: BTreeMap<TransactionId, u32>,
 }
@@ -57,7 +61,7 @@ impl Draining {
 
     /// Another view has begun: whoever leads asks anew.
     pub fn begin_view(&mut self, change: &ViewChange) {
-        self.request = None;
+        self.requests.clear();
         self.needless.retain(|&node| !change.has_lost(node));
     }
 }
@@ -70,39 +74,48 @@ impl Coordinator {
             cx.mark("request of a leaving data node is of an earlier view");
             return Some(());
         }
-        if body.node == self.settings.node {
-            self.draining.is_closed = true;
-        }
+        // A partition has moved away from a data node, or that is to stop.
+        let closes = body.node == self.settings.node && cx.view().is_leaving(body.node);
+        self.draining.is_closed |= closes;
         let all = self.transactions.iter().map(|(_, transaction)| transaction);
-        let awaited = all.filter(|one| self.is_in_the_way(one, body)).map(|one| (one.id, one.request));
-        let awaited = awaited.collect();
-        self.draining.request = Some(Request { requester: frame.sender(), body, awaited });
+        let awaited = all.filter(|one| is_in_the_way(one, closes)).map(|one| (one.id, one.request));
+        let (requester, awaited) = (frame.sender(), awaited.collect());
+        self.draining.requests.retain(|request| request.requester != requester);
+        self.draining.requests.push(Request { requester, body, closes, awaited });
         self.look_at_draining(cx);
         Some(())
     }
 
-    /// Whether a transaction may need the data node that leaves.
-    fn is_in_the_way(&self, transaction: &Transaction, body: DrainBody) -> bool {
-        body.node == self.settings.node || !matches!(transaction.state, State::Open { .. })
-    }
-
-    /// Confirms when nothing is awaited any more; looks again later if something is.
+    /// Confirms requests of which nothing is awaited any more; looks again later at others.
     pub(crate) fn look_at_draining(&mut self, cx: &mut Context<'_>) {
-        let Some(mut request) = self.draining.request.take() else { return };
-        let is_own = request.body.node == self.settings.node;
-        request.awaited.retain(|&id, batch| {
-            let found = self.transactions.find(id).map(|handle| &self.transactions[handle]);
-            found
-                .is_some_and(|one| self.is_in_the_way(one, request.body) && (is_own || one.request == *batch))
-        });
-        if request.awaited.is_empty() || cx.has_bug(InjectedBug::LeaverNotDrained) {
-            cx.mark("coordinator needs a leaving data node no more");
-            self.draining.needless.push(request.body.node);
-            cold::write(&mut cx.frame(SignalNumber::DrainConfirm, request.requester), &request.body);
-        } else {
+        let mut requests = core::mem::take(&mut self.draining.requests);
+        requests.retain_mut(|request| !self.confirm_if_drained(cx, request));
+        if !requests.is_empty() {
             cx.mark("coordinator waits for transactions before a data node leaves");
             cx.send_after(LOOK, DRAIN_TIMER);
-            self.draining.request = Some(request);
         }
+        self.draining.requests = requests;
     }
+
+    fn confirm_if_drained(&mut self, cx: &mut Context<'_>, request: &mut Request) -> bool {
+        let closes = request.closes;
+        request.awaited.retain(|&id, batch| {
+            let found = self.transactions.find(id).map(|handle| &self.transactions[handle]);
+            found.is_some_and(|one| is_in_the_way(one, closes) && (closes || one.request == *batch))
+        });
+        let is_drained = request.awaited.is_empty() || cx.has_bug(InjectedBug::LeaverNotDrained);
+        if is_drained {
+            cx.mark("coordinator needs a leaving data node no more");
+            if cx.view().is_leaving(request.body.node) {
+                self.draining.needless.push(request.body.node);
+            }
+            cold::write(&mut cx.frame(SignalNumber::DrainConfirm, request.requester), &request.body);
+        }
+        is_drained
+    }
+}
+
+/// Whether a transaction may need the data node that leaves. `closes`: it is this coordinator's own.
+fn is_in_the_way(transaction: &Transaction, closes: bool) -> bool {
+    closes || !matches!(transaction.state, State::Open { .. })
 }

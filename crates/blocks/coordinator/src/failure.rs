@@ -173,7 +173,7 @@ impl Coordinator {
         let replicas = change.old.owned_by(participant.owner).replicas();
         let may_have_been = |lost: &Member| {
             replicas.contains(lost.node)
-                || lost.group == participant.owner.group() && self.draining.is_missed(lost)
+                || lost.group == change.old.owned_by(participant.owner).group && self.draining.is_missed(lost)
         };
         change.lost().any(may_have_been)
     }

@@ -43,7 +43,7 @@ impl DataManager {
         let body = &AbortBody { replicas: self.with_copy(cx, body.replicas), ..*body };
         match body.replicas.next(self.settings.node) {
             Some(node) => {
-                cx.frame(SignalNumber::AbortRequest, self.settings.owner.at(node)).put(body);
+                cx.frame(SignalNumber::AbortRequest, self.owner.at(node)).put(body);
             }
             None => {
                 cx.frame(SignalNumber::AbortConfirm, Address(body.actor.acting.get())).put(body);

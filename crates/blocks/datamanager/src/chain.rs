@@ -87,7 +87,7 @@ impl DataManager {
             Change::None => unreachable!("only changes are forwarded"),
         };
         let body_bytes = version.map_or(0, |v| v.fixed.len() + v.variable.len());
-        let receiver = self.settings.owner.at(next);
+        let receiver = self.owner.at(next);
         let key = if version.is_some() { &[] } else { key };
         let mut writer = cx.frame(SignalNumber::PrepareRequest, receiver);
         writer.put(&PrepareHead {
@@ -367,7 +367,7 @@ impl DataManager {
                 transaction: U64::new(id.0),
                 epoch: U64::new(epoch.0),
                 record: actor.record,
-                owner: self.settings.owner,
+                owner: self.owner,
                 flags: U16::new(flags),
                 count: U16::new(list.len() as u16),
                 changes: U16::new(changes.count),

@@ -56,7 +56,7 @@ impl DataManager {
     pub(crate) fn send_committed(&mut self, cx: &mut Context<'_>, body: &CommitBody) {
         match body.replicas.previous(self.settings.node) {
             Some(node) => {
-                cx.frame(SignalNumber::CommitRequest, self.settings.owner.at(node)).put(body);
+                cx.frame(SignalNumber::CommitRequest, self.owner.at(node)).put(body);
             }
             None => {
                 cx.frame(SignalNumber::CommitConfirm, Address(body.actor.acting.get())).put(body);

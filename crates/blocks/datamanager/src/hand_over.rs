@@ -83,7 +83,7 @@ impl DataManager {
     pub(crate) fn follow_primary(&mut self, cx: &mut Context<'_>) {
         let view = cx.view();
         let is_primary = !view.members().is_empty()
-            && view.owned_by(self.settings.owner).chain.primary() == self.settings.node;
+            && view.owned_by(self.owner).chain.primary() == self.settings.node;
         let was_primary = self.primary.since.is_some();
         self.primary.since = is_primary.then(|| self.primary.since.unwrap_or(view.number()));
         if was_primary && !is_primary {
@@ -220,9 +220,9 @@ impl DataManager {
 
     /// Sends a flush behind all that was sent along the chain; false if this is its end.
     fn pass_flush_on(&self, cx: &mut Context<'_>, body: &HandOverBody) -> bool {
-        let chain = cx.view().owned_by(self.settings.owner).chain;
+        let chain = cx.view().owned_by(self.owner).chain;
         let Some(next) = chain.next(self.settings.node) else { return false };
-        let next = self.settings.owner.at(next);
+        let next = self.owner.at(next);
         cold::write(&mut cx.frame(SignalNumber::HandOverFlushRequest, next), body);
         true
     }
@@ -236,8 +236,8 @@ impl DataManager {
     ) -> Option<()> {
         let body: HandOverBody = cold::read(frame)?;
         if body.view == cx.view().number() && !self.pass_flush_on(cx, &body) {
-            let primary = cx.view().owned_by(self.settings.owner).chain.primary();
-            let primary = self.settings.owner.at(primary);
+            let primary = cx.view().owned_by(self.owner).chain.primary();
+            let primary = self.owner.at(primary);
             cold::write(&mut cx.frame(SignalNumber::HandOverFlushConfirm, primary), &body);
         }
         Some(())

@@ -113,6 +113,13 @@ impl DataManager {
         })
     }
 
+    /// Refuses all requests: what this data manager has of the partition goes.
+    pub(crate) fn move_statistics(&mut self, cx: &mut Context<'_>) {
+        for asked in core::mem::take(&mut self.index_statistics.0) {
+            refuse(cx, asked.api, (asked.request, asked.partition), ErrorCode::Moved);
+        }
+    }
+
     /// Goes on with the oldest request; says whether there is more to do.
     #[inline(never)]
     pub(crate) fn statistics_slice(&mut self, cx: &mut Context<'_>) -> bool {

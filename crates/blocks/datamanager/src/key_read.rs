@@ -291,7 +291,7 @@ impl DataManager {
     #[inline]
     pub fn is_primary_of(&self, view: &ClusterView, partition: PartitionId) -> bool {
         let partition = view.partition(partition);
-        partition.owner == self.settings.owner && partition.chain.primary() == self.settings.node
+        partition.owner == self.owner && partition.chain.primary() == self.settings.node
     }
 }
 

@@ -52,7 +52,7 @@ impl DataManager {
             transaction: head.transaction,
             epoch: U64::new(self.epoch.0.max(head.epoch.get())),
             actor: head.actor,
-            owner: self.settings.owner,
+            owner: self.owner,
             replicas,
             marker: U32::new(marker),
             flags: U32::new(if is_complete { COMMIT_IS_COMPLETE } else { 0 }),
@@ -98,11 +98,11 @@ impl DataManager {
         };
         let before = head.chain.previous(self.settings.node).expect("the primary is another one");
         let is_bug = cx.has_bug(InjectedBug::LastLeavesNoMarker);
-        cx.frame(SignalNumber::CommitRequest, self.settings.owner.at(before)).put(&CommitBody {
+        cx.frame(SignalNumber::CommitRequest, self.owner.at(before)).put(&CommitBody {
             transaction: head.transaction,
             epoch: U64::new(marker.epoch.0),
             actor: head.actor,
-            owner: self.settings.owner,
+            owner: self.owner,
             replicas: head.chain,
             marker: U32::new(if is_bug { 0 } else { marker.number }),
             flags: U32::new(COMMIT_IS_COMPLETE),

@@ -64,6 +64,7 @@ mod locks;
 mod markers;
 mod one_phase;
 mod operation;
+mod placement;
 mod prefetching;
 mod prepare;
 mod range_scan;
@@ -97,6 +98,7 @@ use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
 use locks::Locks;
 use markers::Markers;
+use placement::Placed;
 use prepare::Answers;
 use range_scan::RangeScratch;
 use redo::RedoLog;
@@ -120,7 +122,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 pub struct Settings {
     /// The node that it runs on.
     pub node: NodeId,
-    /// The replica group that it belongs to: its node group, and which of the node's data managers it is.
+    /// The partition that it would hold in the first view: that of its node group and instance.
     pub owner: ReplicaGroup,
     /// Share of `MaxNoOfConcurrentOperations`.
     pub operations_max: u32,
@@ -164,6 +166,8 @@ const CHECK_INTERVAL: Span = Span::from_millis(20);
 /// One data manager instance: its fragments, and what open transactions and scans have of them.
 pub struct DataManager {
     settings: Settings,
+    /// The partition that it holds, or is to hold, or has held last.
+    owner: ReplicaGroup,
     admitted: AdmittedNodes,
     /// Newest epoch of any commit here.
     epoch: Epoch,
@@ -186,6 +190,8 @@ pub struct DataManager {
     backup: Option<Backup>,
     /// Rows that are sent to a data node that comes back, or that this one is sent.
     copying: Copying,
+    /// What is left of a partition that has moved away.
+    placement: Placed,
     /// The start from files.
     restore: Restore,
     /// The start is over; before, tables get their ordered indexes at its end.
@@ -274,6 +280,7 @@ impl DataManager {
             Checkpoints::new(Owner { cluster, node: settings.node, instance, checksum })
         });
         DataManager {
+            owner: settings.owner,
             admitted: AdmittedNodes::default(),
             epoch: Epoch(0),
             durable: Epoch(0),
@@ -288,6 +295,7 @@ impl DataManager {
             checkpoints,
             backup: None,
             copying: Copying::default(),
+            placement: Placed::default(),
             restore: Restore::default(),
             has_begun: settings.disk.is_none(),
             index_statistics: StatisticsRequests::default(),
@@ -345,6 +353,8 @@ impl DataManager {
             Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),
             Some(SignalNumber::HandOverFlushRequest) => self.on_hand_over_flush_request(cx, frame),
             Some(SignalNumber::HandOverFlushConfirm) => self.on_hand_over_flush_confirm(cx, frame),
+            Some(SignalNumber::PlaceRequest) => self.on_place_request(cx, frame),
+            Some(SignalNumber::DrainConfirm) => self.on_drain_confirm(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
@@ -404,6 +414,7 @@ impl DataManager {
             && self.locks.is_empty()
             && self.endings.is_empty()
             && !self.primary.is_handed_over()
+            && self.placement.is_free()
             && self.markers.is_empty()
             && self.scans.is_empty()
             && self.backup.is_none()
@@ -486,6 +497,7 @@ impl DataManager {
 impl Block for DataManager {
     /// Begins to look for time-outs.
     fn start(&mut self, cx: &mut Context<'_>) {
+        self.note_partition(cx);
         self.follow_primary(cx);
         cx.send_after(CHECK_INTERVAL, 0);
     }
@@ -515,6 +527,7 @@ impl Block for DataManager {
     }
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.follow_partition(cx, change);
         self.note_lost_nodes(change);
         self.forget_builds(change);
         self.take_over_partitions(cx);
@@ -537,6 +550,7 @@ impl Block for DataManager {
         let copy = self.copying.source.is_some() && self.copy_slice(cx);
         let scans = !self.scans.is_empty() && self.run_scans(cx);
         let removals = !self.store.tables.removals.is_empty() && self.remove_table_slice(cx);
+        let given_up = !self.placement.given_up.is_empty() && self.release_slice(cx);
         let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
         let indexes = !self.schema.index_work.is_empty() && self.index_work_slice(cx);
         self.take_over_waiting(cx);
@@ -545,7 +559,7 @@ impl Block for DataManager {
         } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        endings || checkpoint || backup || copy || scans || removals || statistics || indexes
+        endings || checkpoint || backup || copy || scans || removals || given_up || statistics || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

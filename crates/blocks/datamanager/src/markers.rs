@@ -4,6 +4,7 @@
 //! may be open, found by id without a search; those of API nodes that confirm nothing for long are kept in a tree.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::Pool;
 use vinga_base::{Epoch, TransactionId};
@@ -74,6 +75,12 @@ impl Markers {
         Some(found)
     }
 
+    /// Takes all markers away.
+    pub fn clear(&mut self) {
+        let all: Vec<TransactionId> = self.iter().map(|(id, _)| id).collect();
+        all.into_iter().for_each(|id| self.remove(id));
+    }
+
     /// Starts to load the place of a transaction's marker into the caches.
     #[inline]
     pub fn prefetch(&self, id: TransactionId) {
@@ -114,7 +121,6 @@ impl Markers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use vinga_base::Incarnation;
     use vinga_wire::Address;
 

@@ -73,7 +73,7 @@ impl DataManager {
                 transaction: head.transaction,
                 epoch: U64::new(epoch.0),
                 record: head.actor.record,
-                owner: self.settings.owner,
+                owner: self.owner,
                 flags: U16::new(if code == 0 { PREPARED_COMMITTED } else { 0 }),
                 count: U16::new(1),
                 changes: U16::ZERO,

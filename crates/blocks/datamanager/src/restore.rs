@@ -237,14 +237,14 @@ impl DataManager {
     }
 
     fn checkpoint_file(&self, number: u64) -> FileName {
-        FileName::new(FileKind::Checkpoint, self.settings.owner.instance().into(), number)
+        FileName::new(FileKind::Checkpoint, self.owner.instance().into(), number)
     }
 
     /// A task on a checkpoint's file is done that belongs to the start.
     pub(crate) fn on_restore_file_confirm(&mut self, cx: &mut Context<'_>, task: Task, data: FileData) {
         let result = match (task, data) {
             (Task::List, FileData::Names(names)) => {
-                let own = u32::from(self.settings.owner.instance());
+                let own = u32::from(self.owner.instance());
                 let own = names.into_iter().filter(|(name, _)| name.owner == own);
                 self.restore.files = own.map(|(name, bytes)| (name.number, bytes)).collect();
                 self.restore.candidates = self.restore.files.keys().copied().collect();

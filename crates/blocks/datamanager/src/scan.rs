@@ -467,6 +467,11 @@ impl DataManager {
         self.close_scans_where(cx, ErrorCode::Moved, |scan| !scan.head.is_for_backup);
     }
 
+    /// What this data manager has of the partition goes: whoever reads it goes on elsewhere.
+    pub(crate) fn move_all_scans(&mut self, cx: &mut Context<'_>) {
+        self.close_scans_where(cx, ErrorCode::Moved, |_| true);
+    }
+
     /// Closes scans that nobody has asked for the next batch for too long.
     pub(crate) fn check_scan_timeouts(&mut self, cx: &mut Context<'_>) {
         let Some(timeout) = self.settings.inactive_timeout else { return };

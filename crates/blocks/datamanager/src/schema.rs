@@ -45,7 +45,7 @@ impl DataManager {
             }
             RoundTask::Build { table, mut ordered, must_be_empty } => {
                 let is_primary =
-                    || cx.view().owned_by(self.settings.owner).chain.primary() == self.settings.node;
+                    || cx.view().owned_by(self.owner).chain.primary() == self.settings.node;
                 if cx.has_bug(InjectedBug::BackupBuildsNoIndex) && !is_primary() {
                     ordered.clear();
                 }
@@ -105,7 +105,7 @@ impl DataManager {
         let all = core::iter::once(record).chain(&hidden);
         for made in all.filter(|table| made.contains(&table.table)) {
             // Whether this node has all rows of it, or none yet.
-            let is_here = view.partitions().iter().map(|partition| partition.owner == self.settings.owner);
+            let is_here = view.partitions().iter().map(|partition| partition.owner == self.owner);
             self.store.tables.add(made.table, Table::new(made, is_here, rows));
         }
         if !made.contains(&record.table) {

@@ -41,6 +41,8 @@ pub struct Table {
     pub read_backup: bool,
     /// By partition of the cluster; `None` for partitions of others and those in which the table does not lie.
     fragments: Vec<Option<Fragment>>,
+    /// The ordered indexes of this version.
+    ordered: Vec<IndexDefinition>,
     /// Nobody may use it any more: it is dropped.
     pub is_gone: bool,
     /// Ordered indexes that its fragments get when the start is over.
@@ -52,7 +54,7 @@ impl Table {
     /// its rows are still to come, its ordered indexes are built behind them.
     pub fn new(record: &TableRecord, is_here: impl Iterator<Item = bool>, rows: RowsOfTable) -> Self {
         let layout = RowLayout::new(&record.definition);
-        let ordered = || record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered);
+        let ordered = || ordered_indexes(record);
         let (indexes, unbuilt): (Vec<_>, Vec<_>) = match rows {
             RowsOfTable::None => (ordered().collect(), Vec::new()),
             RowsOfTable::ToBeRestored => (Vec::new(), ordered().cloned().collect()),
@@ -75,9 +77,21 @@ impl Table {
             is_hidden: record.definition.is_hidden(),
             read_backup: record.definition.read_backup,
             fragments,
+            ordered: ordered().cloned().collect(),
             is_gone: false,
             unbuilt,
         }
+    }
+
+    /// Has an empty fragment of a partition, if the table lies in that, and no other ones; returns those that it had.
+    pub fn renew_fragments(&mut self, partition: PartitionId) -> impl Iterator<Item = Fragment> + use<> {
+        let before = core::mem::take(&mut self.fragments);
+        self.fragments.resize_with(before.len(), || None);
+        if self.partitions.contains(partition) {
+            let indexes: Vec<&IndexDefinition> = self.ordered.iter().collect();
+            self.fragments[usize::from(partition.0)] = Some(empty_fragment(&indexes, &self.layout));
+        }
+        before.into_iter().flatten()
     }
 
     /// Accepts another version beside the present one. The unique indexes of both count: coordinators know which of
@@ -91,6 +105,7 @@ impl Table {
     pub fn complete(&mut self, record: &TableRecord) {
         let version = TableVersion(record.version);
         self.unique = UniqueIndexes::of(record);
+        self.ordered = ordered_indexes(record).cloned().collect();
         self.name.clone_from(&record.definition.name);
         if version != self.version {
             self.before = self.version;
@@ -141,6 +156,10 @@ impl Table {
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_ref()?)))
     }
+}
+
+fn ordered_indexes(record: &TableRecord) -> impl Iterator<Item = &IndexDefinition> {
+    record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered)
 }
 
 /// What rows a new table has.
@@ -228,6 +247,11 @@ impl Tables {
     #[inline]
     pub fn current_mut(&mut self, table: u32) -> &mut Table {
         self.tables[table as usize].as_mut().expect("an operation's table is there")
+    }
+
+    /// All tables, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Table> {
+        self.tables.iter_mut().flatten()
     }
 
     /// A table, whichever version it has.

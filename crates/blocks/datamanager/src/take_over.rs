@@ -57,7 +57,7 @@ impl DataManager {
             let mut writer = cx.frame(SignalNumber::TakeOverReport, frame.sender());
             writer.put(&TakeOverReport {
                 coordinator: *body,
-                owner: self.settings.owner,
+                owner: self.owner,
                 count: U16::new(part.len() as u16),
                 is_last: U16::new(is_last.into()),
             });

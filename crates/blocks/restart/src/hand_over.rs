@@ -1,6 +1,6 @@
 //! The president has primaries handed over, one at a time, until each data node of a node group has its share; and it
-//! has those that are to stop left out of partitions, which takes the same: the primary comes to rest, and the next
-//! view is another one for it.
+//! has those that are to stop, or that partitions move away from, left out of partitions, which takes the same: the
+//! primary comes to rest, and the next view is another one for it.
 //!
 //! ```text
 //!   clients are ─▶ schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one
@@ -27,7 +27,7 @@ const LEAVING_PAUSE: Span = Span::from_millis(1_000);
 pub(crate) enum Rest {
     /// Another replica is to be the primary.
     Move(PartitionId, NodeId),
-    /// Those that are to stop are to be left out of the partition.
+    /// Those that are to go are to be left out of the partition.
     LeaveOut(PartitionId),
 }
 
@@ -90,10 +90,15 @@ impl HandOvers {
         }
         let moves = view.hand_overs().into_iter().map(|(partition, node)| Rest::Move(partition, node));
         let mut choices: Vec<Rest> = moves.collect();
-        let moves_away =
-            choices.iter().any(|one| view.is_leaving(view.partition(one.partition()).chain.primary()));
-        if !moves_away && view.leaving().next().is_some() {
-            choices = view.leave_outs().into_iter().map(Rest::LeaveOut).collect();
+        let mut primaries = choices.iter().map(|one| view.partition(one.partition()).chain.primary());
+        let moves_away = primaries.any(|primary| view.is_leaving(primary));
+        if !moves_away {
+            let left_out = view.leave_outs().into_iter().map(Rest::LeaveOut);
+            // Primaries are balanced when nobody leaves.
+            if view.leaving().next().is_some() {
+                choices.clear();
+            }
+            choices.extend(left_out);
         }
         choices.get(self.failures as usize % choices.len().max(1)).copied()
     }

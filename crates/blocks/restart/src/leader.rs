@@ -1,9 +1,10 @@
 //! The president has data nodes leave that are to stop (`leaving`), then one newcomer after the other become a member,
-//! and then primaries handed over (`hand_over`).
+//! and then primaries handed over (`hand_over`), and partitions moved to other node groups (`placement`).
 
 use crate::hand_over::HandOvers;
 use crate::leaving::Leavers;
 use crate::newcomer::waiting;
+use crate::placement::Places;
 use crate::{CANDIDATE_TIMER, KnownStart, Restart};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -41,13 +42,15 @@ pub(crate) struct Leader {
     pub(crate) hand_overs: HandOvers,
     /// Data nodes that are to stop.
     pub(crate) leavers: Leavers,
+    /// Partitions that move to other node groups.
+    pub(crate) places: Places,
     /// The change of the view that agreement was asked for, and who joins with it.
     request: Option<(u32, Option<NodeId>)>,
     requests: u32,
     /// A view that is installed, and that this thread is about to adopt.
     installed: ViewNumber,
-    /// What the newcomer has reported last, and its id.
-    report: Option<(NodeId, NewcomerReport)>,
+    /// What each member has reported last that is being sent rows, or the tables.
+    reports: BTreeMap<NodeId, NewcomerReport>,
     /// Whether this node is the president.
     leads: bool,
     /// A start of a newcomer as it was reported last, which has begun at this moment of this node's clock.
@@ -125,7 +128,11 @@ impl Restart {
         for member in change.lost() {
             self.threads.forget(member.node);
         }
+        leader.reports.retain(|node, report| {
+            change.new.member(*node).is_some_and(|member| member.incarnation == report.incarnation)
+        });
         leader.hand_overs.begin_view(&change.new);
+        leader.places.begin_view();
         self.forget_leavers(change);
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
         if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
@@ -149,38 +156,51 @@ impl Restart {
         if view.president() != Some(own) || waits {
             return;
         }
+        if self.end_placing(cx) {
+            return;
+        }
         let Some(newcomer) = newcomer(cx) else { return self.begin_with_next(cx) };
         let (node, incarnation) = newcomer.identity();
-        let is_done = |step, view_counts: bool| {
-            leader.report.is_some_and(|(sender, report)| {
-                (sender, report.incarnation, report.step) == (node, incarnation, step)
-                    && (!view_counts || report.view == view.number())
-            })
-        };
         match newcomer.state {
-            MemberState::Starting if is_done(NewcomerStep::Informed, false) => {
+            MemberState::Starting if self.has_done(&newcomer, NewcomerStep::Informed, None) => {
                 self.release_schema(cx);
                 self.ask_for(cx, WantedChange::Copy(node, incarnation));
             }
-            MemberState::Copying => {
-                let is_copied = is_done(NewcomerStep::Copied, true);
-                if !self.threads.have_been_asked(view.number()) {
-                    self.ask_threads(cx);
-                } else if is_copied
-                    && (self.threads.have_adopted(view.number())
-                        || cx.has_bug(InjectedBug::NewcomerStartsEarly))
-                {
-                    self.ask_for(cx, WantedChange::Start(node, incarnation));
-                }
+            MemberState::Copying if self.is_copied(cx, &newcomer) => {
+                self.ask_for(cx, WantedChange::Start(node, incarnation));
             }
-            MemberState::Starting | MemberState::Started | MemberState::Leaving => {}
+            MemberState::Starting
+            | MemberState::Copying
+            | MemberState::Started
+            | MemberState::Leaving
+            | MemberState::LeftOut => {}
         }
     }
 
+    /// Whether a member has reported that all its parts of a step are done; if that counts in one view only, in that.
+    fn has_done(&self, member: &Member, step: NewcomerStep, view: Option<ViewNumber>) -> bool {
+        self.leader.reports.get(&member.node).is_some_and(|report| {
+            (report.incarnation, report.step) == (member.incarnation, step)
+                && view.is_none_or(|view| report.view == view)
+        })
+    }
+
+    /// Whether a member has all rows that it is being sent, and all threads know that it is a replica; asks them, if
+    /// they were not asked.
+    pub(crate) fn is_copied(&mut self, cx: &mut Context<'_>, member: &Member) -> bool {
+        let view = cx.view().number();
+        if !self.threads.have_been_asked(view) {
+            self.ask_threads(cx);
+            return false;
+        }
+        let is_known = self.threads.have_adopted(view) || cx.has_bug(InjectedBug::NewcomerStartsEarly);
+        is_known && self.has_done(member, NewcomerStep::Copied, Some(view))
+    }
+
     /// Nobody is on the way: who is to stop leaves, else the next candidate joins, or the next primary is handed over,
-    /// when no schema change is under way.
+    /// or the next partition moves, when no schema change is under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
-        if self.lead_leaving(cx) {
+        if self.lead_leaving(cx) || self.follow_request(cx) {
             return;
         }
         let view = cx.shared_view();
@@ -191,14 +211,18 @@ impl Restart {
         let rest = self.next_rest(cx);
         let leaves = view.leaving().next().is_some();
         let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !leaves);
-        match (candidate, rest, self.leader.hold) {
-            (None, None, Some(_)) if is_kept => {}
-            (None, None, None) if is_kept => self.hold_schema(cx),
-            (None, None, _) => self.release_schema(cx),
-            (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
-            (None, Some(rest), Some((_, true))) => self.hand_over(cx, rest),
-            (_, _, Some((_, false))) => {}
-            (_, _, None) => self.hold_schema(cx),
+        let placement = if candidate.is_none() && rest.is_none() { self.next_placement(cx) } else { None };
+        match (candidate, rest, placement, self.leader.hold) {
+            (None, None, None, Some(_)) if is_kept => {}
+            (None, None, None, None) if is_kept => self.hold_schema(cx),
+            (None, None, None, _) => self.release_schema(cx),
+            (Some(member), _, _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
+            (None, Some(rest), _, Some((_, true))) => self.hand_over(cx, rest),
+            (None, None, Some(placement), Some((_, true))) => {
+                self.ask_for(cx, WantedChange::Place(placement));
+            }
+            (_, _, _, Some((_, false))) => {}
+            (_, _, _, None) => self.hold_schema(cx),
         }
     }
 
@@ -241,7 +265,10 @@ impl Restart {
             | WantedChange::MovePrimary(..)
             | WantedChange::Leave(..)
             | WantedChange::LeaveOut(..)
-            | WantedChange::Stay(..) => None,
+            | WantedChange::Stay(..)
+            | WantedChange::Reorganize(..)
+            | WantedChange::Place(..)
+            | WantedChange::Copied(..) => None,
         };
         self.leader.request = Some((request, joins));
         let body = ViewChangeRequest { request, view: cx.view().number(), change };
@@ -341,7 +368,7 @@ impl Restart {
 
     pub(crate) fn on_newcomer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let report: NewcomerReport = cold::read(frame)?;
-        self.leader.report = Some((frame.sender().node(), report));
+        self.leader.reports.insert(frame.sender().node(), report);
         self.go_on(cx);
         Some(())
     }

@@ -121,9 +121,9 @@ impl Restart {
     pub(crate) fn lead_leaving(&mut self, cx: &mut Context<'_>) -> bool {
         let view = cx.shared_view();
         let needed = view.leaving().find(|member| {
-            let own = || view.partitions().iter().filter(|one| one.owner.group() == member.group);
-            own().any(|one| one.chain.nodes().all(|node| view.is_leaving(node)))
-                && own().all(|one| one.chain.contains(member.node))
+            let mut own = view.held_by(member.node);
+            member.state == MemberState::Leaving
+                && own.any(|one| one.chain.nodes().all(|node| view.is_leaving(node)))
         });
         if let Some(member) = needed {
             cx.mark("data node that was to stop stays as the others need it");

@@ -4,7 +4,7 @@
 //! (`leader`); the block of the newcomer finds out when all blocks of its node have done their parts (`newcomer`);
 //! `threads` finds out when all threads of all members have adopted a view. When nobody is on the way, primaries are
 //! handed over to data nodes that have come back (`hand_over`). A data node that is to stop leaves before, in the other
-//! direction (`leaving`).
+//! direction (`leaving`). Partitions move to node groups that were added (`placement`).
 //!
 //! ```text
 //!   connected ─▶ schema changes ─▶ a view  ─▶ it is sent all  ─▶ a view in ─▶ it has all rows, ─▶ a view in
@@ -27,6 +27,7 @@ mod hand_over;
 mod leader;
 mod leaving;
 mod newcomer;
+mod placement;
 mod threads;
 
 use alloc::vec::Vec;
@@ -154,6 +155,8 @@ impl Block for Restart {
             Some(SignalNumber::LeaveRefuse) => self.on_leave_refuse(cx, frame),
             Some(SignalNumber::LeaveConfirm) => self.on_leave_confirm(cx, frame),
             Some(SignalNumber::DrainConfirm) => self.on_drain_confirm(cx, frame),
+            Some(SignalNumber::PlaceConfirm) => self.on_place_confirm(cx, frame),
+            Some(SignalNumber::ReorganizeRequest) => self.on_reorganize_request(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };

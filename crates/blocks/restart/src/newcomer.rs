@@ -173,11 +173,16 @@ impl Restart {
             }
         }
         if state == MemberState::Copying {
-            // A copy counts in a view, and each data manager says so in each.
-            let data_managers = change.new.addresses(BlockNumber::DataManager);
-            newcomer.awaited = data_managers.filter(|one| one.node() == node).collect();
+            // A copy counts in a view, and each data manager says so in each that a partition is copied to.
+            let partitions = change.new.partitions().iter().filter(|one| one.copying.contains(node));
+            newcomer.awaited = partitions.map(|one| one.owner.at(node)).collect();
             newcomer.asked = newcomer.awaited.len() as u32;
+            // The first nodes of a node group have none.
+            if newcomer.awaited.is_empty() {
+                self.report_step(cx, NewcomerStep::Copied);
+            }
         }
+        let Some(newcomer) = &mut self.newcomer else { return };
         newcomer.report_progress(cx);
         self.report_to_president(cx);
         if matches!(state, MemberState::Started | MemberState::Leaving | MemberState::LeftOut) {
@@ -193,7 +198,13 @@ impl Restart {
     pub(crate) fn on_step_done_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let report: StepDoneReport = cold::read(frame)?;
         let view = cx.view().number();
-        let Some(newcomer) = &mut self.newcomer else { return Some(()) };
+        let Some(newcomer) = &mut self.newcomer else {
+            // A partition moves to this node: one at a time.
+            if report.step == NewcomerStep::Copied && report.view == view {
+                self.report_step(cx, report.step);
+            }
+            return Some(());
+        };
         let counts = match report.step {
             NewcomerStep::Informed => newcomer.state == Some(MemberState::Starting),
             NewcomerStep::Copied => newcomer.state == Some(MemberState::Copying) && report.view == view,
@@ -202,14 +213,17 @@ impl Restart {
             return Some(());
         }
         newcomer.report_progress(cx);
-        if newcomer.awaited.is_empty()
-            && let Some(president) = newcomer.president
-        {
-            let incarnation = self.settings.incarnation;
-            let report = NewcomerReport { incarnation, step: report.step, view };
-            cold::write(&mut cx.frame(SignalNumber::NewcomerReport, Self::address_of(president)), &report);
+        if newcomer.awaited.is_empty() {
+            self.report_step(cx, report.step);
         }
         Some(())
+    }
+
+    /// Reports to the president that all parts of a step are done, in this view.
+    fn report_step(&self, cx: &mut Context<'_>, step: NewcomerStep) {
+        let Some(president) = cx.view().president() else { return };
+        let report = NewcomerReport { incarnation: self.settings.incarnation, step, view: cx.view().number() };
+        cold::write(&mut cx.frame(SignalNumber::NewcomerReport, Self::address_of(president)), &report);
     }
 
     /// So much was copied to a data manager of this node.

@@ -527,6 +527,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::LeaveRequest | S::LeaveRefuse | S::LeaveConfirm => cold!(restart::LeaveBody),
         S::LeaveReport => cold!(restart::LeaveReport),
         S::DrainRequest | S::DrainConfirm => cold!(restart::DrainBody),
+        S::PlaceRequest | S::PlaceConfirm => cold!(restart::PlaceBody),
+        S::ReorganizeRequest => cold!(restart::ReorganizeRequest),
+        S::ReorganizeConfirm => cold!(restart::ReorganizeConfirm),
         S::HandOverRequest
         | S::HandOverConfirm
         | S::HandOverRefuse
@@ -619,6 +622,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::InfoRefuse
         | S::ParameterSetRefuse
         | S::ShutdownRefuse
+        | S::ReorganizeRefuse
         | S::ShutdownPermitRefuse => {
             cold!(handshake::Refusal)
         }

@@ -28,10 +28,15 @@
 //! | `LeaveOrder` | info | restart of the same node | this data node is to stop: have it leave before |
 //! | `LeaveRequest` | restart of the one that is to stop | restart of the president | have me leave, one partition after the other |
 //! | `LeaveRefuse` | restart of the president | the requester | the others can't do without you |
-//! | `DrainRequest` | restart of the president | coordinators of all members | end what may need that one |
-//! | `DrainConfirm` | the receivers | restart of the president | nothing of mine does any more |
+//! | `DrainRequest` | restart of the president; a data manager that was left out | coordinators of all members | end what may need that one |
+//! | `DrainConfirm` | the receivers | the sender | nothing of mine does any more |
 //! | `LeaveConfirm` | restart of the president | restart of the one that leaves | nobody needs you any more |
 //! | `LeaveReport` | restart of the one that leaves | info of the same node | nobody needs this data node any more, or the others can't do without it |
+//! | `PlaceRequest` | restart of the president | data manager | you are to hold another partition: have you given up the one before? |
+//! | `PlaceConfirm` | that data manager | restart of the president | I have |
+//! | `ReorganizeRequest` | API node | restart of the president | have partitions move until each node group has its share; or stop that |
+//! | `ReorganizeConfirm` | restart of the president | API node | the view says so |
+//! | `ReorganizeRefuse` | restart | API node | why not ([`crate::handshake::Refusal`]) |
 //!
 //! A newcomer's first view is one in which it is a member. The protocol is described in
 //! `docs/protocols/node-restart.md`.
@@ -174,10 +179,34 @@ pub struct LeaveReport {
 /// Body of `DrainRequest` and `DrainConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DrainBody {
-    /// The view, in which the data node is a replica of nothing any more.
+    /// The view, in which the data node is a replica of nothing any more, or of one partition less.
     pub view: ViewNumber,
-    /// The data node that leaves.
+    /// The data node that leaves, or that the partition has moved away from.
     pub node: NodeId,
+}
+
+/// Body of `PlaceRequest` and `PlaceConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlaceBody {
+    /// The view in which it is asked. The next one may have the receiver be sent the rows of another partition: no later
+    /// view is meant.
+    pub view: ViewNumber,
+}
+
+/// Body of `ReorganizeRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReorganizeRequest {
+    /// The requester's tag.
+    pub request: u32,
+    /// Whether partitions are to move; if not, no further one is: what has begun to move comes to its end.
+    pub begins: bool,
+}
+
+/// Body of `ReorganizeConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReorganizeConfirm {
+    /// The requester's tag.
+    pub request: u32,
 }
 
 /// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse`, `HandOverReleaseOrder`, `HandOverFlushRequest` and

@@ -349,6 +349,11 @@ signals! {
     LeaveReport = 358, Own;
     DrainRequest = 359, Node;
     DrainConfirm = 360, Node;
+    PlaceRequest = 361, Node;
+    PlaceConfirm = 362, Node;
+    ReorganizeRequest = 363, Api;
+    ReorganizeConfirm = 364, Node;
+    ReorganizeRefuse = 365, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

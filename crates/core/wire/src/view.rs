@@ -313,7 +313,13 @@ impl ClusterView {
     /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be left
     /// out of. No schema is changed before it has stopped.
     pub fn has_begun_to_leave(&self) -> bool {
-        self.leaving().any(|one| one.state == MemberState::LeftOut || self.has_given_up_all(one.node))
+        self.leaving().any(|member| self.can_only_stop(member.node))
+    }
+
+    /// Whether that is so of this member.
+    pub fn can_only_stop(&self, node: NodeId) -> bool {
+        let was_left_out = |member: &Member| member.state == MemberState::LeftOut;
+        self.member(node).is_some_and(was_left_out) || self.has_given_up_all(node)
     }
 
     /// Whether a view that follows on this one without a failure has left somebody out of a partition: then whoever has

@@ -35,6 +35,7 @@ macro_rules! hazards {
 mod batches;
 mod connections;
 pub mod disk;
+mod groups;
 mod hold;
 mod joining;
 pub mod ranges;
@@ -736,9 +737,16 @@ impl Cluster {
     pub fn ends_well(mut self) {
         self.forget_all_outcomes();
         assert!(self.is_at_rest(), "something is left: {}", self.left());
-        let replicas: Vec<_> = self.live_nodes().into_iter().map(|node| self.contents(node)).collect();
-        for pair in replicas.windows(2) {
-            assert_eq!(pair[0], pair[1], "replicas differ");
+        let contents: BTreeMap<u8, Vec<_>> =
+            self.live_nodes().into_iter().map(|node| (node, self.contents(node))).collect();
+        for (number, partition) in (0..).map(PartitionId).zip(self.view.partitions()) {
+            let of = |node: &u8| contents[node].iter().filter(move |row| row.0 == number);
+            let primary = partition.chain.primary().0;
+            for node in contents.keys().filter(|&&node| partition.chain.contains(NodeId(node))) {
+                assert!(of(node).eq(of(&primary)), "replicas differ: nodes {primary} and {node}");
+            }
+            let mut others = contents.keys().filter(|&&node| !partition.replicas().contains(NodeId(node)));
+            assert!(others.all(|node| of(node).next().is_none()), "rows are where they do not belong");
         }
     }
 

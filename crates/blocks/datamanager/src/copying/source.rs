@@ -129,7 +129,7 @@ impl DataManager {
     /// The view has changed: a copy begins, goes on, or is not wanted any more.
     pub(crate) fn update_copy(&mut self, cx: &mut Context<'_>) {
         let view = cx.view();
-        let (own, partition) = (self.settings.node, view.owned_by(self.settings.owner));
+        let (own, partition) = (self.settings.node, view.owned_by(self.owner));
         let is_source = partition.chain.primary() == own;
         let target = partition.copying.nodes().next().filter(|_| is_source);
         let target = target.and_then(|node| view.member(node)).map(Member::identity);
@@ -209,7 +209,7 @@ impl DataManager {
     /// started.
     pub(crate) fn with_copy(&self, cx: &mut Context<'_>, replicas: Chain) -> Chain {
         let own = self.settings.node;
-        let partition = cx.view().owned_by(self.settings.owner);
+        let partition = cx.view().owned_by(self.owner);
         // With the second bug each replica is sent an order of its own, which goes no further.
         let bugs = [InjectedBug::AbortForgetsCopy, InjectedBug::AbortToEveryReplica];
         if partition.chain.primary() != own || bugs.into_iter().any(|bug| cx.has_bug(bug)) {
@@ -320,13 +320,11 @@ impl DataManager {
     /// Where what is sent to the target goes first.
     fn next_replica(&self, copy: &CopySource) -> Address {
         let next = copy.replicas.next(self.settings.node).expect("the target stands behind the source");
-        self.settings.owner.at(next)
+        self.owner.at(next)
     }
 
     fn own_partition(&self, cx: &Context<'_>) -> PartitionId {
-        let partitions = cx.view().partitions();
-        let at = partitions.iter().position(|partition| partition.owner == self.settings.owner);
-        PartitionId(at.expect("each replica group owns a partition") as u16)
+        cx.view().number_of(self.owner)
     }
 
     /// Sends a batch of the rows from `first` on and before `end`, of those which fit and for which the units are
@@ -479,13 +477,13 @@ impl DataManager {
 
     /// Sends it along the chain, as the marker was.
     pub(super) fn send_marker_drop(&self, cx: &mut Context<'_>, target: NodeId, marker: &CopiedMarker) {
-        let replicas = cx.view().owned_by(self.settings.owner).replicas();
+        let replicas = cx.view().owned_by(self.owner).replicas();
         if replicas.contains(target) {
             let mut before = replicas.nodes().take_while(|&node| node != target);
             // When it has become the primary it has the markers, and stands behind nobody any more.
             let is_behind = before.any(|node| node == self.settings.node);
             let next = replicas.next(self.settings.node).filter(|_| is_behind).unwrap_or(target);
-            let next = self.settings.owner.at(next);
+            let next = self.owner.at(next);
             let head = CopiedMarkerDrop { target: U32::new(target.0.into()), marker: *marker };
             cx.frame(SignalNumber::CopiedMarkerDropOrder, next).put(&head);
         }
@@ -493,7 +491,7 @@ impl DataManager {
 
     pub(crate) fn on_copy_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
         let (confirm, _) = frame.head::<CopyBatch>()?;
-        let target = self.settings.owner;
+        let target = self.owner;
         if let Some(copy) = &mut self.copying.source
             && confirm.copy.get() == copy.begun_in.0
             && frame.sender() == target.at(copy.target)

@@ -39,7 +39,7 @@ impl DataManager {
     /// Whether this data manager is being sent the rows of its partition.
     #[inline]
     pub(crate) fn is_copied_to(&self, cx: &Context<'_>) -> bool {
-        cx.view().owned_by(self.settings.owner).copying.contains(self.settings.node)
+        cx.view().owned_by(self.owner).copying.contains(self.settings.node)
     }
 
     /// The view in which the copy to this node began that is complete; `None` while one is under way.
@@ -49,7 +49,7 @@ impl DataManager {
 
     /// The view has changed: with other replicas the copy to this node begins anew.
     pub(crate) fn note_replicas(&mut self, cx: &Context<'_>) {
-        let partition = cx.view().owned_by(self.settings.owner);
+        let partition = cx.view().owned_by(self.owner);
         let replicas = partition.replicas();
         if replicas != self.copying.replicas.0 {
             self.copying.replicas = (replicas, cx.view().number());
@@ -74,7 +74,7 @@ impl DataManager {
     /// Whether what the source of a copy has sent comes from the replica before this one, as it should; if this is not
     /// the one that is copied to, it goes on to the next.
     fn is_for_this_copy(&self, cx: &mut Context<'_>, frame: &Frame<'_>) -> bool {
-        let owner = self.settings.owner;
+        let owner = self.owner;
         let partition = cx.view().owned_by(owner);
         let (replicas, is_copied_to) = (partition.replicas(), partition.copying.contains(self.settings.node));
         let previous = replicas.previous(self.settings.node).map(|node| owner.at(node));
@@ -203,7 +203,7 @@ impl DataManager {
     }
 
     fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
-        let source = cx.view().owned_by(self.settings.owner).primary();
+        let source = cx.view().owned_by(self.owner).primary();
         cx.frame(SignalNumber::CopyConfirm, source).put(&batch);
     }
 
@@ -242,7 +242,7 @@ impl DataManager {
     }
 
     /// Ends what open operations have made of a row: see the head of this file.
-    fn end_changes(&mut self, cx: &mut Context<'_>, place: RowPlace) {
+    pub(crate) fn end_changes(&mut self, cx: &mut Context<'_>, place: RowPlace) {
         while let Some(state) = self.store.state_of(&self.versions, place)
             && let Some(newest) = self.versions.rows[state].newest_change
         {

@@ -1,0 +1,183 @@
+//! Partitions come to this data manager, and go (`docs/protocols/reorganize.md`).
+//!
+//! A data manager holds one partition at most. Which one that is the view says: that of its instance number of which its
+//! node is a replica. When it becomes one, of any partition, it begins with nothing.
+//!
+//! When it was left out of its partition, and its node does not stop, it *gives up* what it has of that. But not at
+//! once: signals that were sent in earlier views may be on their way through it, as through a data node that leaves. So
+//! it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in the next
+//! view, if that comes before, it asks again. Then its records and markers go, and the memory of its rows is freed in
+//! slices. It gets no other partition before the records have gone: the president asks it whether it is free.
+
+use crate::DataManager;
+use crate::copying::Copying;
+use crate::ending::Endings;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_fragment::fragment::Fragment;
+use vinga_kernel::Context;
+use vinga_wire::restart::{DrainBody, PlaceBody};
+use vinga_wire::view::{ReplicaGroup, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
+
+/// Rows or pages of a partition that was given up which a slice frees, at most.
+const RELEASE_UNITS: u32 = 256;
+
+/// Whether this data manager holds a partition, and what is left of the one before.
+#[derive(Default)]
+pub(crate) struct Placed {
+    /// Its node is a replica of the partition.
+    holds: bool,
+    /// It was left out of the partition, whose rows and records are here.
+    is_left_out: bool,
+    /// Coordinators that may need what is here, in this view.
+    draining: Option<(DrainBody, BTreeSet<Address>)>,
+    /// Fragments whose memory is being freed.
+    pub given_up: Vec<Fragment>,
+    /// The president, which waits until it is free, in this view.
+    asked: Option<(Address, PlaceBody)>,
+}
+
+impl Placed {
+    /// Whether nothing is left of a partition that was given up.
+    pub fn is_free(&self) -> bool {
+        !self.is_left_out && self.given_up.is_empty()
+    }
+}
+
+impl DataManager {
+    /// The partition that this data manager holds, or is to hold, or has held last.
+    pub fn owner(&self) -> ReplicaGroup {
+        self.owner
+    }
+
+    /// Notes at the start whether there is a partition here.
+    pub(crate) fn note_partition(&mut self, cx: &Context<'_>) {
+        self.placement.holds = self.held_partition(cx).is_some();
+    }
+
+    fn held_partition(&self, cx: &Context<'_>) -> Option<ReplicaGroup> {
+        let (own, instance) = (self.settings.node, self.settings.owner.instance());
+        let is_held = |owner: ReplicaGroup| owner.instance() == instance;
+        let mut all = cx.view().partitions().iter();
+        all.find(|one| is_held(one.owner) && one.replicas().contains(own)).map(|one| one.owner)
+    }
+
+    /// The view has changed: another partition may be here now, or none any more.
+    pub(crate) fn follow_partition(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        let (view, own) = (&change.new, self.settings.node);
+        self.placement.asked = None;
+        self.placement.draining = None;
+        let Some(owner) = self.held_partition(cx) else {
+            if self.owner.group() >= view.homes() {
+                // It has come with a node group that was added, and none has moved here yet.
+                self.owner = ReplicaGroup::new(self.owner.group() % view.homes(), self.owner.instance());
+            }
+            // Before its first view a node knows itself alone, and seems to hold everything.
+            let has_been_member = view.has_since(own, change.old.number());
+            let held = core::mem::take(&mut self.placement.holds) && has_been_member;
+            self.placement.is_left_out |= held && !view.is_leaving(own);
+            if self.placement.is_left_out {
+                self.begin_to_drain(cx);
+            }
+            return;
+        };
+        if self.placement.holds && owner == self.owner {
+            return;
+        }
+        if self.placement.is_left_out {
+            self.give_up(cx);
+        }
+        cx.mark("data manager is to hold a partition");
+        self.placement.holds = true;
+        self.owner = owner;
+        self.copying = Copying::default();
+        self.renew_fragments(cx);
+    }
+
+    /// Asks all coordinators whether they need what is here of a partition that is somewhere else now.
+    fn begin_to_drain(&mut self, cx: &mut Context<'_>) {
+        let view = cx.shared_view();
+        let body = DrainBody { view: view.number(), node: self.settings.node };
+        let awaited: BTreeSet<Address> = view.addresses(BlockNumber::Coordinator).collect();
+        for &address in &awaited {
+            cold::write(&mut cx.frame(SignalNumber::DrainRequest, address), &body);
+        }
+        self.placement.draining = Some((body, awaited));
+    }
+
+    pub(crate) fn on_drain_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: DrainBody = cold::read(frame)?;
+        let Some((asked, awaited)) = &mut self.placement.draining else { return Some(()) };
+        if *asked == body && awaited.remove(&frame.sender()) && awaited.is_empty() {
+            self.placement.draining = None;
+            self.give_up(cx);
+        }
+        Some(())
+    }
+
+    /// Drops all records and markers, which nobody asks for any more, and begins to free the rows.
+    fn give_up(&mut self, cx: &mut Context<'_>) {
+        cx.mark("data manager gives up a partition");
+        self.endings = Endings::default();
+        self.move_all_scans(cx);
+        self.move_statistics(cx);
+        let rows: Vec<_> = self.versions.rows.iter().map(|(_, row)| row.place).collect();
+        for place in rows {
+            self.end_changes(cx, place);
+        }
+        let operations: Vec<Handle> = self.versions.operations.iter().map(|(handle, _)| handle).collect();
+        for operation in operations {
+            self.drop_operation(operation);
+        }
+        assert!(self.versions.is_empty() && self.locks.is_empty(), "nothing is left of any transaction");
+        self.markers.clear();
+        self.copying = Copying::default();
+        self.renew_fragments(cx);
+        self.placement.is_left_out = false;
+        if let Some((president, body)) = self.placement.asked.take() {
+            cold::write(&mut cx.frame(SignalNumber::PlaceConfirm, president), &body);
+        }
+    }
+
+    /// All tables have empty fragments of this partition, and no other ones.
+    fn renew_fragments(&mut self, cx: &Context<'_>) {
+        let partition = cx.view().number_of(self.owner);
+        for table in self.store.tables.iter_mut() {
+            self.placement.given_up.extend(table.renew_fragments(partition));
+        }
+    }
+
+    pub(crate) fn on_place_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: PlaceBody = cold::read(frame)?;
+        if body.view != cx.view().number() {
+            cx.mark("request for a partition's place is of an earlier view");
+        } else if self.placement.is_left_out {
+            self.placement.asked = Some((frame.sender(), body));
+        } else {
+            cold::write(&mut cx.frame(SignalNumber::PlaceConfirm, frame.sender()), &body);
+        }
+        Some(())
+    }
+
+    /// Frees some of what was given up; returns whether there is more.
+    #[inline(never)]
+    pub(crate) fn release_slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(fragment) = self.placement.given_up.last_mut() else { return false };
+        if fragment.release_slice(&mut self.store.pages, &mut self.store.chunks, RELEASE_UNITS) {
+            self.placement.given_up.pop();
+            if self.placement.given_up.is_empty() {
+                cx.mark("memory of a partition that was given up is free");
+            }
+        }
+        !self.placement.given_up.is_empty()
+    }
+
+    /// What holds of a partition that has come or gone.
+    pub(crate) fn check_placement(&self) {
+        let Placed { holds, is_left_out, ref draining, ref asked, .. } = self.placement;
+        assert!(!(holds && is_left_out), "it is a replica or none");
+        assert!(is_left_out || draining.is_none() && asked.is_none(), "only what is left is waited for");
+    }
+}

@@ -1,0 +1,173 @@
+//! Node groups are added, and partitions move to them: nobody's transaction is rolled back, and nothing is lost.
+
+use crate::support::{Cluster, Op, Received, Setup, committed, open, row, strict, tc};
+use vinga_base::NodeId;
+use vinga_kernel::Span;
+use vinga_wire::operation::OperationKind;
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START};
+use vinga_wire::view::MemberState;
+use vinga_wire::{ErrorCode, SignalNumber};
+
+const CONFIRMED: Received = Received::Other(SignalNumber::ReorganizeConfirm);
+
+/// Two data nodes, and some rows.
+fn cluster() -> Cluster {
+    let mut c = Cluster::with(&Setup {
+        nodes: 2,
+        coordinators: 2,
+        commits_at_last_replica: true,
+        node_heartbeat_interval: Span::from_millis(50),
+        ..Setup::default()
+    });
+    for key in 1..20 {
+        assert_eq!(c.at_once_by(tc(1), &[Op::Insert(row(key, 1))]), [committed(1)]);
+    }
+    c.forget_all_outcomes();
+    c
+}
+
+/// The same with another node group, which has nothing yet.
+fn grown() -> Cluster {
+    let mut c = cluster();
+    c.add(3, 1);
+    c.add(4, 1);
+    assert_eq!((c.shares(), c.state_of(4)), (vec![2, 0], Some(MemberState::Started)));
+    assert_eq!(c.received(), []);
+    c
+}
+
+fn millis(c: &mut Cluster, millis: u64) {
+    c.advance(Span::from_millis(millis));
+}
+
+/// All rows are there, and can be changed, by a coordinator of each node.
+fn goes_on(mut c: Cluster) {
+    for node in c.live_nodes() {
+        for key in 1..20 {
+            assert_eq!(c.at_once_by(tc(node), &[Op::Add(key, 1)]), [committed(1)]);
+        }
+    }
+    let changes = c.live_nodes().len() as i64;
+    for key in 1..20 {
+        assert_eq!(c.read(&[key], None).pop().flatten().map(|row| row.1), Some(1 + changes), "row {key}");
+    }
+    c.ends_well();
+}
+
+#[test]
+fn a_partition_moves_to_a_node_group_that_was_added() {
+    let mut c = grown();
+    millis(&mut c, 1000);
+    assert_eq!(c.shares(), [2, 0], "nothing moves by itself");
+    c.reorganize(true);
+    assert_eq!(c.received(), [CONFIRMED]);
+    millis(&mut c, 2000);
+    assert_eq!((c.shares(), c.view.reorganizes(), c.view.moving()), (vec![1, 1], false, None));
+    let held = |node: u8| c.view.held_by(NodeId(node)).count();
+    assert_eq!([1, 2, 3, 4].map(held), [1, 1, 1, 1]);
+    goes_on(c);
+}
+
+/// A transaction that holds locks in the partition goes on; it holds up what takes locks to move.
+#[test]
+fn open_transactions_are_not_rolled_back() {
+    for by in 1..=4 {
+        let mut c = grown();
+        let ids: Vec<_> = (1..20)
+            .map(|key| {
+                let id = c.begin();
+                c.batch_at(tc(by), id, FLAG_START, 1, 0, &strict(&[Op::Read(OperationKind::ReadShared, key)]));
+                assert_eq!(c.received().last(), Some(&open(1)));
+                (id, key)
+            })
+            .collect();
+        c.reorganize(true);
+        millis(&mut c, 2000);
+        assert_eq!(c.received(), [CONFIRMED]);
+        assert!(c.view.moving().is_some(), "it waits for the locks");
+        for (id, key) in ids {
+            c.batch_at(tc(by), id, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(key, 0)]));
+            assert_eq!(c.received(), [committed(2)]);
+        }
+        millis(&mut c, 35_000);
+        assert_eq!((c.shares(), c.view.moving()), (vec![1, 1], None));
+        goes_on(c);
+    }
+}
+
+/// Whoever it is that fails, at each moment: what was moving comes to its end, or goes back.
+#[test]
+fn somebody_fails_at_each_moment() {
+    for lost in [&[1][..], &[2], &[3], &[4], &[3, 4]] {
+        let mut after = 0;
+        loop {
+            let mut c = grown();
+            c.reorganize(true);
+            millis(&mut c, after);
+            let is_over = c.view.moving().is_none() && c.shares() == [1, 1];
+            assert_eq!(c.received(), [CONFIRMED]);
+            let lacks = c.view.lack_of(|node| !lost.contains(&node.0));
+            if lacks.is_none() {
+                for &node in lost {
+                    c.die(node);
+                }
+                if lost.len() == 1 {
+                    c.join(lost[0]);
+                    c.connect_api(lost[0]);
+                }
+                millis(&mut c, 35_000);
+                let shares = if lost.len() == 2 { vec![2, 0] } else { vec![1, 1] };
+                assert_eq!((c.shares(), c.view.moving()), (shares, None), "{lost:?} after {after} ms");
+                assert_eq!(c.view.reorganizes(), lost.len() == 2);
+                for partition in c.view.partitions() {
+                    assert_eq!(partition.chain.length(), 2);
+                }
+                goes_on(c);
+            }
+            if is_over {
+                break;
+            }
+            after += 7;
+        }
+        assert!(after > 20, "it takes a while");
+    }
+}
+
+/// What has begun to move comes to its end, and nothing else moves.
+#[test]
+fn it_may_be_stopped() {
+    let mut c = grown();
+    c.reorganize(true);
+    c.reorganize(false);
+    assert_eq!(c.received(), [CONFIRMED, CONFIRMED]);
+    millis(&mut c, 2000);
+    assert!(!c.view.reorganizes() && c.view.moving().is_none());
+    goes_on(c);
+}
+
+/// A node group without partitions is missed by nobody.
+#[test]
+fn one_of_a_new_node_group_leaves_or_fails() {
+    let mut c = grown();
+    c.ask_to_leave(3, 60_000);
+    millis(&mut c, 400);
+    assert_eq!(c.received(), [Received::Stops(true)]);
+    c.die(3);
+    c.die(4);
+    goes_on(c);
+}
+
+#[test]
+fn only_the_president_has_partitions_move() {
+    let mut c = cluster();
+    c.reorganize(false);
+    assert_eq!(c.received(), [CONFIRMED], "that is so already");
+    c.reorganize(true);
+    assert_eq!(c.received(), [CONFIRMED]);
+    millis(&mut c, 500);
+    assert!(!c.view.reorganizes(), "there is nothing to move");
+    let single = Setup { nodes: 1, ..Setup::default() };
+    let mut single = Cluster::with(&single);
+    single.reorganize(true);
+    assert_eq!(single.received(), [Received::Refused(ErrorCode::NotSupportedYet)]);
+}
