@@ -48,11 +48,9 @@ impl Coordinator {
             cx.mark("prepare comes back when nobody waits for it");
             return Some(());
         }
-        let from = frame.sender();
-        let Some(member) = cx.view().member(from.node()) else { return Some(()) };
-        let owner = ReplicaGroup::new(member.group, from.instance());
+        let (owner, from) = (head.owner, frame.sender().node());
         let work = transaction.unique.as_ref();
-        let next = work.and_then(|work| work.former.next(owner, from.node()));
+        let next = work.and_then(|work| work.former.next(owner, from));
         let receiver = next.map_or(cx.view().owned_by(owner).primary(), |node| owner.at(node));
         cx.mark("prepare is sent to the next primary");
         cx.frame(SignalNumber::PrepareRequest, receiver).bytes(frame.body);

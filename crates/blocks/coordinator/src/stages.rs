@@ -317,6 +317,7 @@ impl Coordinator {
             api: U32::new(transaction.api.0),
             api_incarnation: U32::new(transaction.id.owner() & 0xffff),
             chain: Chain::default(),
+            owner,
             flags: U16::new(if share.is_last { commit::PREPARE_LAST } else { 0 }),
             count: U16::new(share.count as u16),
         });

@@ -527,10 +527,8 @@ impl Coordinator {
 
 /// Whether a data manager is no replica of its partition any more.
 fn has_left(change: &ViewChange, data_manager: Address) -> bool {
-    let node = data_manager.node();
-    let member = change.new.member(node);
-    let owner = member.map(|member| ReplicaGroup::new(member.group, data_manager.instance()));
-    owner.is_none_or(|owner| change.has_left(owner, node))
+    let held = change.old.held_at(data_manager);
+    held.is_none_or(|partition| change.has_left(partition.owner, data_manager.node()))
 }
 
 /// Whether it is known what has become of the transactions of a dead coordinator.

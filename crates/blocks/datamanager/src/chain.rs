@@ -97,6 +97,7 @@ impl DataManager {
             api: U32::new(transaction.api.0),
             api_incarnation: U32::new(transaction.id.owner() & 0xffff),
             chain: record.chain,
+            owner: self.owner,
             flags: U16::new(if is_last { PREPARE_LAST } else { 0 }),
             count: U16::new(1),
         });

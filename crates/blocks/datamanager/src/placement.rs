@@ -58,10 +58,7 @@ impl DataManager {
     }
 
     fn held_partition(&self, cx: &Context<'_>) -> Option<ReplicaGroup> {
-        let (own, instance) = (self.settings.node, self.settings.owner.instance());
-        let is_held = |owner: ReplicaGroup| owner.instance() == instance;
-        let mut all = cx.view().partitions().iter();
-        all.find(|one| is_held(one.owner) && one.replicas().contains(own)).map(|one| one.owner)
+        cx.view().held_at(self.owner.at(self.settings.node)).map(|partition| partition.owner)
     }
 
     /// The view has changed: another partition may be here now, or none any more.

@@ -202,6 +202,8 @@ pub struct PrepareHead {
     pub api_incarnation: U32,
     /// The replicas of all these operations. Empty in a coordinator's request: the primary decides, by its view.
     pub chain: Chain,
+    /// The data managers of the partition of all these operations.
+    pub owner: ReplicaGroup,
     /// Flags defined in this file.
     pub flags: U16,
     /// Number of operations.

@@ -437,6 +437,13 @@ impl ClusterView {
         PartitionId(owner.instance() * self.homes + owner.group())
     }
 
+    /// The partition that a data manager holds, or is being sent the rows of.
+    pub fn held_at(&self, data_manager: Address) -> Option<&Partition> {
+        let (node, instance) = (data_manager.node(), data_manager.instance());
+        let mut of_instance = self.partitions.iter().filter(|one| one.owner.instance() == instance);
+        of_instance.find(|one| one.replicas().contains(node))
+    }
+
     /// All instances of a block, on all members.
     pub fn addresses(&self, block: BlockNumber) -> impl Iterator<Item = Address> {
         self.members

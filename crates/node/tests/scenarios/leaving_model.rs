@@ -1,5 +1,6 @@
 //! Data nodes that leave, stop and come back at random, while transactions of several batches go on: none of them is
-//! rolled back on account of that, what is committed counts once, and at the end replicas are equal.
+//! rolled back on account of that, what is committed counts once, and at the end replicas are equal. The same in a
+//! cluster that gets another node group meanwhile, and whose partitions move.
 
 use crate::support::{Cluster, Op, Received, Setup, committed, dm, row, strict, tc};
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ struct Play {
     c: Cluster,
     random: fastrand::Rng,
     nodes: u8,
+    /// Another node group may come: this many nodes at most.
+    nodes_max: u8,
     open: BTreeMap<u32, Open>,
     begun: u32,
     expected: BTreeMap<u64, i64>,
@@ -44,9 +47,10 @@ struct Play {
 }
 
 impl Play {
-    fn new(seed: u64, bug: Option<InjectedBug>) -> Self {
+    fn new(seed: u64, bug: Option<InjectedBug>, grows: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let nodes = random.u8(2..=3);
+        let nodes_max = if grows { 2 * nodes } else { nodes };
         let mut c = Cluster::with(&Setup {
             nodes,
             coordinators: nodes,
@@ -65,7 +69,7 @@ impl Play {
         c.forget_all_outcomes();
         let expected = (1..=KEYS).map(|key| (key, 0)).collect();
         let (open, leaving) = (BTreeMap::new(), vec![]);
-        Play { c, random, nodes, open, begun: 0, expected, leaving, stopping: 0, ended: 0 }
+        Play { c, random, nodes, nodes_max, open, begun: 0, expected, leaving, stopping: 0, ended: 0 }
     }
 
     fn step(&mut self) {
@@ -82,6 +86,7 @@ impl Play {
             11 => self.release_all(),
             12 => self.leave(),
             13 => self.come_back(),
+            14 if self.nodes_max > self.first_nodes() => self.grow(),
             _ => {
                 let span = self.random.u64(1..200);
                 self.advance(span);
@@ -188,7 +193,9 @@ impl Play {
                     assert!(has_left, "it has time enough");
                     self.stopping += 1;
                 }
-                Received::Row { .. } | Received::Other(SignalNumber::ShutdownOrder) => {}
+                Received::Row { .. }
+                | Received::Other(SignalNumber::ShutdownOrder | SignalNumber::ReorganizeConfirm) => {}
+                Received::Refused(ErrorCode::Overloaded) => {}
                 // The other one has been asked before.
                 Received::Refused(ErrorCode::NodeIsNeeded) => {
                     self.leaving.pop();
@@ -237,6 +244,41 @@ impl Play {
         }
     }
 
+    /// Data nodes of the first node group.
+    fn first_nodes(&self) -> u8 {
+        self.c.view.replicas()
+    }
+
+    /// A data node of another node group comes, or partitions begin to move to it, or no further ones do.
+    fn grow(&mut self) {
+        let is_quiet = self.c.live_nodes().len() == usize::from(self.nodes) && self.leaving.is_empty();
+        if self.nodes < self.nodes_max && self.random.bool() {
+            if is_quiet {
+                self.nodes += 1;
+                self.release_all();
+                self.c.add(self.nodes, 1);
+            }
+        } else {
+            self.c.reorganize(self.random.u8(..4) > 0);
+        }
+    }
+
+    /// All data nodes are there, and each node group has its share.
+    fn ends_grown(&mut self) {
+        while self.c.live_nodes().len() < usize::from(self.nodes) {
+            self.come_back();
+            self.advance(500);
+        }
+        self.c.reorganize(true);
+        self.advance(35_000);
+        self.take_answers();
+        if self.nodes == self.nodes_max {
+            let (shares, reorganizes) = (self.c.shares(), self.c.view.reorganizes());
+            assert_eq!((shares, reorganizes), (vec![1, 1], false));
+        }
+        assert_eq!(self.c.view.moving(), None);
+    }
+
     /// Returns how many data nodes have left and ended.
     fn ends_well(mut self) -> u32 {
         for _ in 0..40 {
@@ -252,6 +294,9 @@ impl Play {
             self.take_answers();
         }
         assert!(self.open.is_empty() && self.leaving.is_empty(), "all have ended");
+        if self.nodes_max > self.first_nodes() {
+            self.ends_grown();
+        }
         for (key, expected) in std::mem::take(&mut self.expected) {
             let found = self.c.read(&[key], None).pop().flatten().map(|row| row.1);
             assert_eq!(found, Some(expected), "row {key}");
@@ -262,9 +307,9 @@ impl Play {
 }
 
 /// How many data nodes have left and ended in the course of a seed; what goes wrong is printed.
-fn course(seed: u64, bug: Option<InjectedBug>) -> Option<u32> {
+fn course(seed: u64, bug: Option<InjectedBug>, grows: bool) -> Option<u32> {
     let play = || {
-        let mut play = Play::new(seed, bug);
+        let mut play = Play::new(seed, bug, grows);
         (0..STEPS).for_each(|_| play.step());
         play.ends_well()
     };
@@ -275,14 +320,21 @@ fn course(seed: u64, bug: Option<InjectedBug>) -> Option<u32> {
 fn nobody_notices_data_nodes_that_leave_and_come_back() {
     let mut ended = 0;
     for seed in 0..SEEDS {
-        ended += course(seed, None).unwrap_or_else(|| panic!("seed {seed}"));
+        ended += course(seed, None, false).unwrap_or_else(|| panic!("seed {seed}"));
     }
     assert!(ended > SEEDS as u32, "data nodes leave in most courses, often several times: {ended}");
+}
+
+#[test]
+fn nobody_notices_partitions_that_move() {
+    for seed in 0..SEEDS {
+        course(seed, None, true).unwrap_or_else(|| panic!("seed {seed}"));
+    }
 }
 
 #[cfg(feature = "injected-bugs")]
 #[test]
 fn a_data_node_that_stops_early_is_noticed() {
-    let is_noticed = (0..SEEDS).any(|seed| course(seed, Some(InjectedBug::LeaverNotDrained)).is_none());
+    let is_noticed = (0..SEEDS).any(|seed| course(seed, Some(InjectedBug::LeaverNotDrained), false).is_none());
     assert!(is_noticed, "nobody notices {}", InjectedBug::LeaverNotDrained.name());
 }

@@ -20,7 +20,7 @@ mod ordered_indexes;
 mod protocols;
 mod read_backup;
 mod reorganizing;
-mod reorganizing_model;
+
 mod schema_changes;
 mod serialisability;
 mod sliced_ends;

@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// The process of a data node ends, as the system says to the others.
-    pub(super) fn end_process(&mut self, node: u8) {
+    pub fn end_process(&mut self, node: u8) {
         self.executors.remove(&node);
         self.held.forget(NodeId(node));
         let incarnation = self.settings[&node].incarnation;

@@ -428,6 +428,7 @@ impl Node {
             api: U32::new(Address::new(NodeId(200), BlockNumber::Api, 0).0),
             api_incarnation: U32::new(1),
             chain: Chain::default(),
+            owner: ReplicaGroup::new(0, 0),
             flags: U16::ZERO,
             count: U16::new(1),
         };
