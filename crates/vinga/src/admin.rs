@@ -9,6 +9,7 @@ mod output;
 mod parameters;
 mod place;
 pub mod redo;
+mod reorganize;
 mod report;
 mod restart;
 mod rolling_restart;
@@ -94,6 +95,18 @@ enum AdminCommand {
         #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
               value_parser = whole(1..=leave::WAIT_MAX))]
         wait: u32,
+    },
+    /// Has partitions move, one after the other, until each node group has its share
+    ///
+    /// For a cluster to which a node group was added. Transactions go on. The data nodes do it by themselves: if this
+    /// command is ended, they go on.
+    Reorganize {
+        /// Have no further partition begin to move; one that is moving comes to its end
+        #[arg(long, conflicts_with = "no_wait")]
+        stop: bool,
+        /// Return as soon as the data nodes have agreed to it
+        #[arg(long)]
+        no_wait: bool,
     },
     /// What runs where, and how busy it is
     Threads,
@@ -222,6 +235,8 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::RollingRestart { wait } => {
             rolling_restart::run(&cluster, |node| local_folder(&place, node), *wait, json)
         }
+        AdminCommand::Reorganize { stop: true, .. } => reorganize::stop(&cluster, json),
+        AdminCommand::Reorganize { no_wait, .. } => reorganize::run(&cluster, !no_wait, json),
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
         AdminCommand::Report(command) => report::run(&cluster, || configured(&place), command, json),

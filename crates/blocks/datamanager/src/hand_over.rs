@@ -82,8 +82,8 @@ impl DataManager {
     /// A view has begun: this may be the primary now, or none any more. Of a hand-over nothing holds any more.
     pub(crate) fn follow_primary(&mut self, cx: &mut Context<'_>) {
         let view = cx.view();
-        let is_primary = !view.members().is_empty()
-            && view.owned_by(self.owner).chain.primary() == self.settings.node;
+        let is_primary =
+            !view.members().is_empty() && view.owned_by(self.owner).chain.primary() == self.settings.node;
         let was_primary = self.primary.since.is_some();
         self.primary.since = is_primary.then(|| self.primary.since.unwrap_or(view.number()));
         if was_primary && !is_primary {

@@ -25,7 +25,7 @@ impl DataManager {
             self.markers.check();
             self.check_copy();
             self.check_hand_over();
-        self.check_placement();
+            self.check_placement();
             self.check_transactions();
             self.check_rows();
             self.check_locks();

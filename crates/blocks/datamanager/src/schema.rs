@@ -44,8 +44,7 @@ impl DataManager {
                 self.answer_round(cx, requester, round, prepared);
             }
             RoundTask::Build { table, mut ordered, must_be_empty } => {
-                let is_primary =
-                    || cx.view().owned_by(self.owner).chain.primary() == self.settings.node;
+                let is_primary = || cx.view().owned_by(self.owner).chain.primary() == self.settings.node;
                 if cx.has_bug(InjectedBug::BackupBuildsNoIndex) && !is_primary() {
                     ordered.clear();
                 }

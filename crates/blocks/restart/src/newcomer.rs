@@ -222,7 +222,8 @@ impl Restart {
     /// Reports to the president that all parts of a step are done, in this view.
     fn report_step(&self, cx: &mut Context<'_>, step: NewcomerStep) {
         let Some(president) = cx.view().president() else { return };
-        let report = NewcomerReport { incarnation: self.settings.incarnation, step, view: cx.view().number() };
+        let report =
+            NewcomerReport { incarnation: self.settings.incarnation, step, view: cx.view().number() };
         cold::write(&mut cx.frame(SignalNumber::NewcomerReport, Self::address_of(president)), &report);
     }
 

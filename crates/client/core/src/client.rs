@@ -457,6 +457,8 @@ impl Client {
             | SignalNumber::ParameterSetRefuse
             | SignalNumber::ShutdownConfirm
             | SignalNumber::ShutdownRefuse
+            | SignalNumber::ReorganizeConfirm
+            | SignalNumber::ReorganizeRefuse
             | SignalNumber::BackupOpenConfirm
             | SignalNumber::BackupOpenRefuse
             | SignalNumber::BackupNextConfirm

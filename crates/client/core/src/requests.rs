@@ -38,6 +38,7 @@ use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable};
 use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
+use vinga_wire::restart::{ReorganizeConfirm, ReorganizeRequest};
 use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody,
@@ -76,6 +77,8 @@ pub enum Request {
     SetParameter(LiveParameter, u64),
     /// This data node is to stop. It is asked once: an answer that is lost says nothing.
     Shutdown(NodeId, ShutdownTerms, bool),
+    /// Partitions are to move until each node group has its share, or no further one is.
+    Reorganize(bool),
     /// A backup of a partition, of all tables; changes are noted from the answer on.
     BackupOpen(PartitionId),
     /// More of a backup of a partition.
@@ -138,6 +141,8 @@ pub enum Answer {
         /// Whether it has left before, so that nothing is rolled back by that.
         has_left: bool,
     },
+    /// The view says that the cluster reorganizes, or does not.
+    Reorganizes,
     /// The backup has begun; the newest epoch of any commit there.
     BackupOpened(Epoch),
     /// To a request for more of a backup.
@@ -339,6 +344,11 @@ impl Requests {
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::ShutdownRequest, info), &body);
             }
+            Request::Reorganize(begins) => {
+                let body = ReorganizeRequest { request: request_tag, begins: *begins };
+                let restart = Address::new(node, BlockNumber::Restart, 0);
+                cold::write(&mut net.frame(link, SignalNumber::ReorganizeRequest, restart), &body);
+            }
             Request::BackupOpen(partition) => {
                 let body = BackupOpenRequest { request: request_tag, partition: partition.0 };
                 cold::write(&mut net.frame(link, SignalNumber::BackupOpenRequest, to), &body);
@@ -442,6 +452,10 @@ impl Requests {
                 let confirm: ShutdownConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Stops { has_left: confirm.has_left }))
             }
+            SignalNumber::ReorganizeConfirm => {
+                let confirm: ReorganizeConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Reorganizes))
+            }
             SignalNumber::BackupOpenConfirm => {
                 let confirm: BackupOpenConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::BackupOpened(Epoch(confirm.epoch))))
@@ -519,6 +533,7 @@ fn may_be_repeated(request: &Request) -> bool {
         | Request::DescribeDatabase(_)
         | Request::ListDatabases(_)
         | Request::Info(..)
+        | Request::Reorganize(_)
         | Request::Lock { .. }
         | Request::ChangeSchema(SchemaChange::FenceTable { .. } | SchemaChange::LiftFence { .. }) => true,
         Request::CreateTable(_)
@@ -563,6 +578,7 @@ fn check_length(request: &Request) -> Result<()> {
         | Request::Info(..)
         | Request::SetParameter(..)
         | Request::Shutdown(..)
+        | Request::Reorganize(_)
         | Request::BackupOpen(_)
         | Request::BackupNext { .. } => 0,
     };

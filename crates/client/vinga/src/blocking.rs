@@ -15,7 +15,9 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
-use crate::{ConnectOptions, DataNode, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
+use crate::{
+    ConnectOptions, DataNode, Database, InfoRows, NewsId, NodeGroup, PartitionBackup, SchemaLock, SchemaNews,
+};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,6 +253,21 @@ impl Cluster {
     /// See [`crate::Cluster::restart`].
     pub fn restart(&self, node: NodeId, terms: ShutdownTerms) -> Result<bool> {
         self.block_on(self.inner.restart(node, terms))
+    }
+
+    /// See [`crate::Cluster::reorganize`].
+    pub fn reorganize(&self, begins: bool) -> Result<()> {
+        self.block_on(self.inner.reorganize(begins))
+    }
+
+    /// See [`crate::Cluster::node_groups`].
+    pub fn node_groups(&self) -> Vec<NodeGroup> {
+        self.inner.node_groups()
+    }
+
+    /// See [`crate::Cluster::reorganizes`].
+    pub fn reorganizes(&self) -> bool {
+        self.inner.reorganizes()
     }
 
     /// Reads a committed row; `None` if there is none.

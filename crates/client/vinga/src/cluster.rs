@@ -6,6 +6,7 @@ use crate::data_nodes::{self, DataNode};
 use crate::engine::{Engine, Handle, Prover};
 use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
+use crate::node_groups::{self, NodeGroup};
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::retry;
@@ -332,6 +333,29 @@ impl Cluster {
             Answer::Stops { has_left } => Ok(has_left),
             _ => Err(mixed_up()),
         }
+    }
+
+    /// Has the cluster reorganize: its partitions move, one after the other, until each node group has its share; or has
+    /// no further one begin to move. Returns when the data nodes have agreed to that; how far it is:
+    /// [`Cluster::node_groups`]. No transaction is rolled back on account of it.
+    ///
+    /// # Errors
+    /// `NotSupportedYet` if the cluster has one replica only, or another data node has just begun to lead it.
+    pub async fn reorganize(&self, begins: bool) -> Result<()> {
+        match self.request(Request::Reorganize(begins)).await? {
+            Answer::Reorganizes => Ok(()),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// The node groups, by their numbers, with the partitions that they have.
+    pub fn node_groups(&self) -> Vec<NodeGroup> {
+        self.handle.engine.look(|client| node_groups::of(client.view()))
+    }
+
+    /// Whether partitions move to other node groups, or are about to ([`Cluster::reorganize`]).
+    pub fn reorganizes(&self) -> bool {
+        self.handle.engine.look(|client| client.view().reorganizes() || client.view().moving().is_some())
     }
 
     /// Reads a committed row; `None` if there is none.

@@ -137,12 +137,12 @@ pub struct NodeHello {
     /// The cluster's name.
     pub cluster: String,
     /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups.
-    /// Both sides must know the same.
+    /// Both sides must know the same; but if one of both runs, one of them may know more.
     pub data_nodes: Vec<(NodeId, u16)>,
     /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the
     /// other, and how long that one waits before it goes on alone, are counted in it.
     pub heartbeat_interval: u64,
-    /// The configuration that it was handed out. Two nodes that were must have the same.
+    /// The configuration that it was handed out. Two nodes that were must have the same, if they know the same nodes.
     pub configuration: ConfigurationStamp,
     /// The sender.
     pub member: Member,
@@ -150,10 +150,21 @@ pub struct NodeHello {
     pub process: ProcessIdentity,
     /// Which of the links between the two nodes this is, from 0.
     pub link: u16,
-    /// Where all data nodes are, as the sender is configured, in order of id. Both sides must have the same.
+    /// Where all data nodes are, as the sender is configured, in order of id. Both sides must have the same of those
+    /// that both know.
     pub places: Vec<ConfiguredPlace>,
     /// If the sender's threads run: the cluster that the other one joins.
     pub begun: Option<BegunCluster>,
+}
+
+/// Data nodes with their node groups, and where they are.
+pub type Known = (Vec<(NodeId, u16)>, Vec<ConfiguredPlace>);
+
+impl NodeHello {
+    /// What the sender is configured with.
+    pub fn known(&self) -> Known {
+        (self.data_nodes.clone(), self.places.clone())
+    }
 }
 
 /// A cluster that runs, as one of its members greets a data node that is to join.

@@ -411,7 +411,7 @@ impl<'a> Formation<'a> {
         }
         let hello = greeting::hello(&frame, SignalNumber::NodeHelloRequest)?;
         let length = frame.length();
-        greeting::check(&hello, &self.own)?;
+        greeting::check(&hello, &self.own, false)?;
         let node = hello.member.node;
         pending.gate.check_sender(node)?;
         let other = self.others.get_mut(&node).expect("it was checked that it is configured");

@@ -95,7 +95,7 @@ impl LateNodes {
         now: Instant,
         is_unlinked: impl Fn(NodeId) -> bool,
     ) -> Result<(), Refused> {
-        greeting::check(hello, &self.own)?;
+        greeting::check(hello, &self.own, !self.is_waiting())?;
         let node = hello.member.node;
         self.expire(now);
         // One that says something else of itself than at its first link is none of the same start.

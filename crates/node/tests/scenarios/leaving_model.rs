@@ -335,6 +335,7 @@ fn nobody_notices_partitions_that_move() {
 #[cfg(feature = "injected-bugs")]
 #[test]
 fn a_data_node_that_stops_early_is_noticed() {
-    let is_noticed = (0..SEEDS).any(|seed| course(seed, Some(InjectedBug::LeaverNotDrained), false).is_none());
+    let is_noticed =
+        (0..SEEDS).any(|seed| course(seed, Some(InjectedBug::LeaverNotDrained), false).is_none());
     assert!(is_noticed, "nobody notices {}", InjectedBug::LeaverNotDrained.name());
 }

@@ -77,7 +77,14 @@ fn open_transactions_are_not_rolled_back() {
         let ids: Vec<_> = (1..20)
             .map(|key| {
                 let id = c.begin();
-                c.batch_at(tc(by), id, FLAG_START, 1, 0, &strict(&[Op::Read(OperationKind::ReadShared, key)]));
+                c.batch_at(
+                    tc(by),
+                    id,
+                    FLAG_START,
+                    1,
+                    0,
+                    &strict(&[Op::Read(OperationKind::ReadShared, key)]),
+                );
                 assert_eq!(c.received().last(), Some(&open(1)));
                 (id, key)
             })

@@ -68,7 +68,9 @@ impl Cluster {
                 let confirm: ShutdownConfirm = cold::read(frame).expect("well-formed");
                 Received::Stops(confirm.has_left)
             }
-            SignalNumber::CreateTableRefuse | SignalNumber::ShutdownRefuse | SignalNumber::ReorganizeRefuse => {
+            SignalNumber::CreateTableRefuse
+            | SignalNumber::ShutdownRefuse
+            | SignalNumber::ReorganizeRefuse => {
                 let refusal: Refusal = cold::read(frame).expect("well-formed");
                 Received::Refused(ErrorCode::from_number(refusal.code).expect("a known error"))
             }

@@ -36,6 +36,8 @@ pub struct Course {
     pub network: Network,
     pub random: Rng,
     groups: Vec<u16>,
+    /// The node group of those that were not there from the beginning, if all are of one.
+    new_group: Option<u16>,
 }
 
 impl Drop for Course {
@@ -57,7 +59,7 @@ impl Course {
         network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
         network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
         network.run(INTERVAL * 3);
-        let mut course = Course { seed, network, random, groups };
+        let mut course = Course { seed, network, random, groups, new_group: None };
         if course.random.bool() {
             course.begin_with_a_start();
         }
@@ -77,7 +79,7 @@ impl Course {
         network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
         network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
         network.run(INTERVAL * 3);
-        let mut course = Course { seed, network, random, groups };
+        let mut course = Course { seed, network, random, groups, new_group: None };
         // Nothing fails before somebody has begun to leave, in half of them.
         if course.random.bool() {
             for _ in 0..course.random.u8(1..5) {
@@ -86,6 +88,66 @@ impl Course {
             }
         }
         course
+    }
+
+    /// The same for a cluster that gets another node group, and whose partitions move. In most of them nothing fails
+    /// before some have begun to.
+    pub fn of_reorganizing(seed: u64, bug: Option<InjectedBug>) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let replicas = random.usize(2..=3);
+        let groups = vec![0; replicas];
+        let mut network = Network::with_partitions(seed, &groups, random.usize(0..=2), 2);
+        network.inject_bug(bug);
+        network.is_one_machine = random.bool();
+        network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
+        network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
+        network.run(INTERVAL * 3);
+        let mut course = Course { seed, network, random, groups, new_group: Some(1) };
+        let (first, last) = (replicas as u8 + 1, 2 * replicas as u8);
+        for id in first..=last {
+            course.network.start_again(id);
+            let others = course.network.ids();
+            course.network.connect(id, &others);
+        }
+        if course.random.u8(..4) > 0 {
+            course.have_all_started();
+            for _ in 0..course.random.u8(1..40) {
+                course.ask_to_reorganize();
+                let lag = course.network.lease_lag;
+                course.network.run(lag + INTERVAL / 2);
+            }
+        }
+        course
+    }
+
+    /// All data nodes have come, without a failure.
+    pub fn have_all_started(&mut self) {
+        let all = 2 * self.groups.len();
+        for _ in 0..400 {
+            if self.network.view(1).started().count() == all {
+                return;
+            }
+            self.ask();
+            // Until all drivers know that.
+            self.network.run(self.network.lease_lag + INTERVAL / 2);
+        }
+        panic!("they do not come: {:?}", self.network.view(1));
+    }
+
+    /// The block that has partitions move asks for something, if it finds nothing under way.
+    pub fn ask_to_reorganize(&mut self) {
+        let Some(president) = self.network.president() else { return };
+        let view = self.network.view(president).clone();
+        let all_have_come = view.started().count() == 2 * self.groups.len();
+        let moves = self.network.next_moves(president);
+        if !all_have_come && (moves.is_empty() || self.random.bool()) {
+            self.ask();
+        } else if moves.is_empty() && !view.reorganizes() || self.random.u8(..16) == 0 {
+            self.network.ask_for(president, WantedChange::Reorganize(!view.reorganizes()));
+        } else if !moves.is_empty() {
+            let change = moves[self.random.usize(..moves.len())].clone();
+            self.network.ask_for(president, change);
+        }
     }
 
     /// The block that has nodes leave asks for something, if it finds nothing under way: the next step of one that
@@ -144,6 +206,9 @@ impl Course {
 
     /// The node group of a node, also of one that is not there from the beginning.
     fn group_of(&self, id: u8) -> u16 {
+        if let Some(group) = self.new_group.filter(|_| usize::from(id) > self.groups.len()) {
+            return group;
+        }
         let groups = self.groups.iter().max().expect("there is one") + 1;
         self.groups.get(usize::from(id) - 1).copied().unwrap_or(u16::from(id) % groups)
     }
@@ -178,7 +243,9 @@ impl Course {
         let ended: Vec<u8> = ids.iter().copied().filter(|id| !alive.contains(id)).collect();
         let id = if let Some(id) = waits {
             id
-        } else if ended.is_empty() || ids.len() < 6 && self.random.u8(..4) == 0 {
+        } else if self.new_group.is_some() && ended.is_empty() {
+            return;
+        } else if ended.is_empty() || self.new_group.is_none() && ids.len() < 6 && self.random.u8(..4) == 0 {
             let id = ids.len() as u8 + 1;
             if usize::from(id) > self.groups.len() + 2 {
                 return;

@@ -8,3 +8,4 @@ mod failures;
 mod growth;
 mod leaving;
 mod links;
+mod reorganizing;

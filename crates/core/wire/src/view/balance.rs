@@ -50,11 +50,12 @@ impl ClusterView {
     ) -> Vec<(PartitionId, NodeId)> {
         let staying: Vec<&Member> = self.started().filter(|member| !member.is_to_stop()).collect();
         let primaries = primaries_of(&staying, self.numbered());
-        let moves = self.numbered().filter(|(_, partition)| goes(partition)).filter_map(|(number, partition)| {
-            let others = partition.chain.nodes().filter(|node| primaries.contains_key(node));
-            let others = others.filter(|&node| may_have(partition, node));
-            Some((number, others.min_by_key(|node| primaries[node])?))
-        });
+        let moves =
+            self.numbered().filter(|(_, partition)| goes(partition)).filter_map(|(number, partition)| {
+                let others = partition.chain.nodes().filter(|node| primaries.contains_key(node));
+                let others = others.filter(|&node| may_have(partition, node));
+                Some((number, others.min_by_key(|node| primaries[node])?))
+            });
         moves.collect()
     }
 

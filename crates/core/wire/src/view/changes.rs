@@ -69,8 +69,7 @@ impl ClusterView {
     /// coordinators it has. One that is to stop follows only if there is no other.
     fn follower(&self, node: NodeId) -> (NodeId, u16) {
         let started = |leaves: bool| {
-            let may_follow =
-                move |m: &&Member| m.coordinators > 0 && m.is_to_stop() == leaves;
+            let may_follow = move |m: &&Member| m.coordinators > 0 && m.is_to_stop() == leaves;
             self.started().filter(may_follow).map(|m| (m.node, m.coordinators))
         };
         let next = |leaves: bool| started(leaves).filter(|&(other, _)| other > node).min();

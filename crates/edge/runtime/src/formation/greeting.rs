@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use vinga_base::NodeId;
 use vinga_key::NotProven;
-use vinga_wire::formation::{NodeHello, check_cluster, check_places, check_protocol};
+use vinga_wire::formation::{Known, NodeHello, check_cluster, check_places, check_protocol};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -55,14 +55,25 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
         .map_err(|_| Refused::new(ErrorCode::BadHandshake, "what came is no frame of a data node"))
 }
 
-/// What is checked about another node's greeting: it must come from the same cluster.
-pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
-    check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
+/// What is checked about another node's greeting: it must come from the same cluster. `runs`: one of both is a member of
+/// a cluster that runs. Then data nodes may have been added to the configuration of one of them: it was started again
+/// since.
+pub(crate) fn check(hello: &NodeHello, own: &NodeHello, runs: bool) -> Result<(), Refused> {
+    let is_extended = runs && extends(&own.data_nodes, &hello.data_nodes);
+    let (here, there) = if is_extended { common(own, hello) } else { (own.known(), hello.known()) };
+    check_cluster((&own.cluster, &here.0), (&hello.cluster, &there.0))?;
     let node = hello.member.node;
-    check_places((own.member.node, &own.places), (node, &hello.places))?;
+    check_places((own.member.node, &here.1), (node, &there.1))?;
+    if is_extended && !own.data_nodes.contains(&(node, hello.member.group)) {
+        let detail = format!(
+            "data node {node} is not in the configuration that data node {} was started with: start that one again first",
+            own.member.node
+        );
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
     let (ours, theirs) = (own.configuration, hello.configuration);
-    // One that has read a file of its own is compared by what follows only.
-    if ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
+    // One that has read a file of its own is compared by what follows only, and so is one with other data nodes.
+    if !is_extended && ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
         let detail = other_configuration((own.member.node, ours.generation), (node, theirs.generation));
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
@@ -84,6 +95,25 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     Ok(())
+}
+
+/// Whether one of two lists of data nodes is the other one and more.
+fn extends(one: &[(NodeId, u16)], other: &[(NodeId, u16)]) -> bool {
+    let (few, many) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    few.len() < many.len() && few.iter().all(|node| many.contains(node))
+}
+
+/// What both know of the data nodes that both are configured with.
+fn common(own: &NodeHello, other: &NodeHello) -> (Known, Known) {
+    let both =
+        |node: NodeId| [own, other].iter().all(|one| one.data_nodes.iter().any(|known| known.0 == node));
+    let of = |hello: &NodeHello| {
+        let (mut data_nodes, mut places) = hello.known();
+        data_nodes.retain(|known| both(known.0));
+        places.retain(|place| both(place.node));
+        (data_nodes, places)
+    };
+    (of(own), of(other))
 }
 
 /// Which of two data nodes that were handed different configurations has to be started again. It starts with its copy
@@ -155,6 +185,58 @@ pub(crate) fn read_some(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Progress
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_base::Incarnation;
+    use vinga_wire::configuration::ConfigurationStamp;
+    use vinga_wire::formation::{ConfiguredPlace, ProcessIdentity};
+    use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+    use vinga_wire::view::Member;
+
+    /// A data node that is configured with the first ones of a cluster of pairs.
+    fn hello_of(node: u8, all: u8, generation: u64) -> NodeHello {
+        let group = |node: u8| u16::from(node - 1) / 2;
+        let place = |node: u8| ConfiguredPlace { node: NodeId(node), host: "h".into(), port: node.into() };
+        NodeHello {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: "c".into(),
+            data_nodes: (1..=all).map(|node| (NodeId(node), group(node))).collect(),
+            heartbeat_interval: 1,
+            configuration: ConfigurationStamp { generation, digest: generation },
+            member: Member::started(NodeId(node), Incarnation(1), group(node), 2, 1),
+            process: ProcessIdentity::default(),
+            link: 0,
+            places: (1..=all).map(place).collect(),
+            begun: None,
+        }
+    }
+
+    #[test]
+    fn data_nodes_may_have_been_added_to_the_configuration_of_a_cluster_that_runs() {
+        let code = |hello: &NodeHello, own: &NodeHello, runs: bool| {
+            check(hello, own, runs).err().map(|why| why.code)
+        };
+        let (old, new) = (hello_of(1, 2, 1), hello_of(2, 4, 2));
+        let other = Some(ErrorCode::OtherConfiguration);
+        for (one, another) in [(&old, &new), (&new, &old)] {
+            assert_eq!(code(one, another, true), None);
+            assert_eq!(code(one, another, false), other, "they begin together");
+        }
+        let added = hello_of(3, 4, 2);
+        let why = check(&added, &old, true).expect_err("it does not know that one");
+        assert!(why.detail.contains("start that one again first"), "{}", why.detail);
+        assert_eq!(code(&added, &new, true), None);
+        assert_eq!(
+            code(&hello_of(2, 2, 2), &old, true),
+            other,
+            "it has the same data nodes and another digest"
+        );
+        let mut moved = new.clone();
+        moved.places[0].port = 9;
+        assert_eq!(code(&moved, &old, true), other, "data node 1 is somewhere else");
+        let mut regrouped = new;
+        regrouped.data_nodes[1].1 = 1;
+        assert_eq!(code(&regrouped, &old, true), other, "data node 2 is in another node group");
+    }
 
     #[test]
     fn the_data_node_with_the_older_configuration_has_to_be_started_again() {

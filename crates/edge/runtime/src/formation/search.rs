@@ -141,7 +141,8 @@ fn greet(
     });
     stream.write_all(&request)?;
     let (confirm, rest) = answer(&mut stream)?;
-    greeting::check(&confirm, own)?;
+    let runs = confirm.begun.as_ref().is_some_and(|cluster| !cluster.members.is_empty());
+    greeting::check(&confirm, own, runs)?;
     let node = confirm.member.node;
     if node != other.node {
         let detail = format!("data node {node} listens there");

@@ -93,14 +93,35 @@ impl Network {
         match member.state {
             MemberState::Starting => Some(WantedChange::Copy(member.node, member.incarnation)),
             MemberState::Copying => {
-                let number = self.view(node).number().0;
-                let others =
-                    self.nodes.values().filter(|other| other.is_alive && !other.view.members().is_empty());
-                let is_known = others.map(|other| other.driver_view).all(|known| known >= number);
+                let is_known = self.all_know_view_of(node);
                 is_known.then_some(WantedChange::Start(member.node, member.incarnation))
             }
             MemberState::Started | MemberState::Leaving | MemberState::LeftOut => None,
         }
+    }
+
+    /// Whether all drivers are in a node's view.
+    fn all_know_view_of(&self, node: u8) -> bool {
+        let number = self.view(node).number().0;
+        let others = self.nodes.values().filter(|other| other.is_alive && !other.view.members().is_empty());
+        others.map(|other| other.driver_view).all(|known| known >= number)
+    }
+
+    /// What may be done next, by a node's view, so that partitions are where they are to be.
+    pub fn next_moves(&self, node: u8) -> Vec<WantedChange> {
+        let view = self.view(node);
+        let mut changes: Vec<WantedChange> = Vec::new();
+        if let Some((partition, target)) = view.placing() {
+            let copied = WantedChange::Copied(partition, target.node, target.incarnation);
+            changes.extend(Some(copied).filter(|_| self.all_know_view_of(node)));
+        }
+        if self.all_know_view_of(node) {
+            let moves = view.hand_overs().into_iter();
+            changes.extend(moves.map(|(partition, node)| WantedChange::MovePrimary(partition, node)));
+            changes.extend(view.leave_outs().into_iter().map(WantedChange::LeaveOut));
+        }
+        changes.extend(view.next_placement().map(WantedChange::Place));
+        changes
     }
 
     /// A block of a node asks its agreement for a change; returns the number of the request.
