@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 25;
+pub const PROTOCOL_VERSION: u16 = 26;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -53,8 +53,18 @@ pub struct HelloRequest {
     /// The newest admission of the session that the client has learned of; 0 for none.
     pub admission: u32,
     /// The data nodes to which it has lost its connections since then. They may not know that yet; the session is
-    /// admitted by another node only when they have finished what it had begun there.
-    pub lost: Vec<u8>,
+    /// admitted by another node only when they have finished what it had begun there. What a later start of one of them
+    /// has is not meant: it may be greeted, and admit the session, at the same time as this one.
+    pub lost: Vec<DataNodeStart>,
+}
+
+/// One start of a data node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct DataNodeStart {
+    /// Its id.
+    pub node: u8,
+    /// Its incarnation.
+    pub incarnation: u32,
 }
 
 /// Body of `HelloConfirm` (cold).
