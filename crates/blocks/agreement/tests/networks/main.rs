@@ -6,5 +6,6 @@ mod network;
 mod arbitrators;
 mod failures;
 mod growth;
+mod heartbeats;
 mod leaving;
 mod links;
