@@ -321,13 +321,7 @@ impl World {
         self.note(|| format!("data node {node} has ended in order"));
         self.halt(node);
         let now = self.now();
-        for connection in 0..self.connections.len() {
-            let it = &mut self.connections[connection];
-            if it.link.node != node || std::mem::replace(&mut it.side, Side::Closed).has_ended() {
-                continue;
-            }
-            let (up, down) = (it.up, it.down);
-            self.ends[up.0] = End::Gone;
+        for down in self.close_client_connections(node) {
             self.put(down, now, Payload::End);
         }
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);
