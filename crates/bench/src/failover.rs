@@ -80,13 +80,7 @@ impl FailoverOptions {
         line: fn(&R) -> String,
         mut measure: impl FnMut(u8) -> Result<R>,
     ) -> Result<Vec<R>> {
-        (1..=self.loops)
-            .map(|number| {
-                let result = measure(if number % 2 == 1 { 1 } else { 2 })?;
-                progress.line(&format!("  {number}/{} {}", self.loops, line(&result)));
-                Ok(result)
-            })
-            .collect()
+        progress.repeat(self.loops, line, |number| measure(if number % 2 == 1 { 1 } else { 2 }))
     }
 }
 

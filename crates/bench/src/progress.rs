@@ -1,5 +1,6 @@
 //! Progress output while a measurement runs: on a terminal one line that changes, elsewhere a line a phase.
 
+use crate::failure::Result;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use vinga_runtime::console::print_error;
@@ -36,6 +37,25 @@ impl Progress {
         }
         self.shown = Some(Instant::now());
         self.replace(&text());
+    }
+
+    /// Measures so often, with the number of the repetition from 1, and shows a line of each result.
+    ///
+    /// # Errors
+    /// That of a measurement, which is the last one then.
+    pub fn repeat<R>(
+        &mut self,
+        times: u32,
+        line: impl Fn(&R) -> String,
+        mut measure: impl FnMut(u32) -> Result<R>,
+    ) -> Result<Vec<R>> {
+        (1..=times)
+            .map(|number| {
+                let result = measure(number)?;
+                self.line(&format!("  {number}/{times} {}", line(&result)));
+                Ok(result)
+            })
+            .collect()
     }
 
     /// Shows a permanent line: something is done, or begins.

@@ -134,25 +134,12 @@ pub fn run(
         match piece {
             Piece::Sql => result.sql = sql::run(&program, out, options, progress)?,
             Piece::Native => {
-                result.native = repeat(options, progress, || native::measure(&program, options.clients))?;
+                let measure = |_| native::measure(&program, options.clients);
+                result.native = progress.repeat(options.loops, Round::line, measure)?;
             }
         }
     }
     Ok(result)
-}
-
-fn repeat(
-    options: &RollingOptions,
-    progress: &mut Progress,
-    mut measure: impl FnMut() -> Result<Round>,
-) -> Result<Vec<Round>> {
-    (1..=options.loops)
-        .map(|number| {
-            let round = measure()?;
-            progress.line(&format!("  {number}/{} {}", options.loops, round.line()));
-            Ok(round)
-        })
-        .collect()
 }
 
 /// Restarts all data nodes while the clients run their transactions.

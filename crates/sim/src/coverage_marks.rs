@@ -355,6 +355,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "one seed in thousands: the president dies while an API node comes or goes",
     ),
     (
+        "write fence is lifted as the next one of its table is decided",
+        "an API node seldom has a fence lifted as it gets the next one; model.rs of the dictionary's tests",
+    ),
+    (
         "a new president lifts a write fence whose owner has gone",
         "one seed in thousands: the president dies while an API node comes or goes",
     ),

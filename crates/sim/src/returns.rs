@@ -220,16 +220,23 @@ impl World {
         self.links.retain(|&(from, to, _), _| from != node && to != node);
         self.past_links.retain(|&(_, to), _| to != node);
         self.agreed.forget(node);
-        for connection in 0..self.connections.len() {
-            let it = &mut self.connections[connection];
-            if it.link.node != node || std::mem::replace(&mut it.side, Side::Closed).has_ended() {
-                continue;
-            }
-            let (up, down) = (it.up, it.down);
-            self.ends[up.0] = End::Gone;
-            // The machine says that nobody has that connection.
+        // The machine says that nobody has these connections.
+        for down in self.close_client_connections(node) {
             self.break_pipe(down);
         }
+    }
+
+    /// A data node that has ended has no connections of API nodes any more. Returns the ways to these nodes that had not
+    /// ended before.
+    pub(crate) fn close_client_connections(&mut self, node: u8) -> Vec<PipeId> {
+        let mut ways = Vec::new();
+        for it in self.connections.iter_mut().filter(|it| it.link.node == node) {
+            if !std::mem::replace(&mut it.side, Side::Closed).has_ended() {
+                self.ends[it.up.0] = End::Gone;
+                ways.push(it.down);
+            }
+        }
+        ways
     }
 
     fn plan_links(&mut self, newcomer: Start, other: Start) {

@@ -29,7 +29,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, col
 use vinga_workloads::step::{Answer, Fate};
 
 /// The API node that asks data nodes to stop. No other one has this id.
-const ASKER: u8 = 199;
+const REQUESTER: u8 = 199;
 
 /// How long a data node may take to leave, if it is not to be so short that it may run out (milliseconds). No run has
 /// anything that keeps it for so long.
@@ -218,22 +218,22 @@ impl World {
         self.stops.asked.insert(node, Progress::Asked);
         let id = self.thread_of(node, 0);
         let thread = &mut self.threads[id.0];
-        let lane = thread.api_lane(ASKER);
-        thread.executor.outbox().routes.set_node(NodeId(ASKER), Some(lane));
+        let lane = thread.api_lane(REQUESTER);
+        thread.executor.outbox().routes.set_node(NodeId(REQUESTER), Some(lane));
         let info = Address::new(NodeId(node), BlockNumber::Info, 0);
-        let asker = Address::new(NodeId(ASKER), BlockNumber::Api, 0);
+        let requester = Address::new(NodeId(REQUESTER), BlockNumber::Api, 0);
         let body =
             ShutdownRequest { request: 1, terms: ShutdownTerms::Unnoticed { wait }, starts_again: false };
         let mut frame = Vec::new();
         let signal = SignalNumber::ShutdownRequest;
-        cold::write(&mut FrameWriter::begin(&mut frame, signal, 0, info, asker, 0), &body);
+        cold::write(&mut FrameWriter::begin(&mut frame, signal, 0, info, requester, 0), &body);
         thread.order(frame);
         self.wake_thread(id, self.now());
     }
 
     /// What a thread sends to an API node goes to whoever has asked its data node to stop; says whether it does.
     pub(crate) fn take_stop_answer(&mut self, id: ThreadId, api: u8, lane: LaneId) -> bool {
-        if api != ASKER {
+        if api != REQUESTER {
             return false;
         }
         let node = self.threads[id.0].node;
@@ -321,13 +321,7 @@ impl World {
         self.note(|| format!("data node {node} has ended in order"));
         self.halt(node);
         let now = self.now();
-        for connection in 0..self.connections.len() {
-            let it = &mut self.connections[connection];
-            if it.link.node != node || std::mem::replace(&mut it.side, Side::Closed).has_ended() {
-                continue;
-            }
-            let (up, down) = (it.up, it.down);
-            self.ends[up.0] = End::Gone;
+        for down in self.close_client_connections(node) {
             self.put(down, now, Payload::End);
         }
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);

@@ -1,6 +1,6 @@
 //! Sessions of two SQL nodes, in turn of the first and of the second one.
 
-use super::{Client, RollingOptions, Round, repeat, round};
+use super::{Client, RollingOptions, Round, round};
 use crate::cluster::ClusterProgram;
 use crate::count::Count;
 use crate::failure::{Context, Failure, Result};
@@ -27,7 +27,7 @@ pub(super) fn run(
         ));
         return Ok(Vec::new());
     }
-    repeat(options, progress, || measure(program, out, options.clients))
+    progress.repeat(options.loops, Round::line, |_| measure(program, out, options.clients))
 }
 
 fn measure(program: &ClusterProgram, out: &Path, clients: u32) -> Result<Round> {

@@ -44,7 +44,9 @@ use round::Round;
 use tickets::Tickets;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
-use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, ViewChangeRefusal};
+use vinga_wire::agreement::{
+    COUNTS_FOR_NO_LEASE, LeaseOrder, LinkBody, NodeHeartbeatBody, ViewChangeRefusal,
+};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
@@ -257,16 +259,12 @@ impl Agreement {
         let node = frame.sender().node();
         self.peers.note_answered(node);
         // Nobody waits for the leases of one that is no member in this node's view: the answer counts for none.
-        let sent = if self.peers.has(node) { body.sent } else { U64::new(0) };
+        let sent = if self.peers.has(node) { body.sent } else { U64::new(COUNTS_FOR_NO_LEASE) };
         let confirm = self.heartbeat(sent);
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
         // What it was sent when it joined came before the view, and its answer counted for nothing. It may start before
         // the next interval: without an answer that counts this node would have no lease then.
-        // (At the first tick of a clock it can't be told from one that does not count.)
-        if body.view.get() >= self.view.number().0
-            && cx.now() > Tick(0)
-            && self.peers.has_never_confirmed(node)
-        {
+        if body.view.get() >= self.view.number().0 && self.peers.has_never_confirmed(node) {
             self.send_heartbeats(cx, [node]);
         }
         self.send_missed_view(cx, node, body.view.get());
@@ -277,10 +275,11 @@ impl Agreement {
     fn on_node_heartbeat_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<NodeHeartbeatBody>()?;
         let node = frame.sender().node();
-        // Nobody has answered what is not sent yet.
-        let sent = Tick(body.sent.get()).min(cx.now());
-        self.peers.note_confirmed(node, sent);
-        self.renew_lease(cx);
+        if body.sent.get() != COUNTS_FOR_NO_LEASE {
+            // Nobody has answered what is not sent yet.
+            self.peers.note_confirmed(node, Tick(body.sent.get()).min(cx.now()));
+            self.renew_lease(cx);
+        }
         self.send_missed_view(cx, node, body.view.get());
         self.send_missed_ticket(cx, node, body.view.get(), body.change.get());
         Some(())

@@ -31,7 +31,8 @@ struct Peer {
     answered: Tick,
     /// It is answered in this turn. How long that lasts is not known: the thread may stand still in it.
     is_being_answered: bool,
-    /// When the newest of this node's heartbeats that it has answered was sent; `None` before it has answered one.
+    /// When the newest of this node's heartbeats that it has answered was sent; `None` before it has answered one so
+    /// that it counts for the lease.
     confirmed: Option<Tick>,
     /// It has not confirmed a round in time, though it may answer heartbeats.
     is_unresponsive: bool,
@@ -123,7 +124,7 @@ impl Peers {
 
     /// Whether a member has answered nothing that counts for the lease since it has joined.
     pub(crate) fn has_never_confirmed(&self, node: NodeId) -> bool {
-        self.0.get(&node).is_some_and(|peer| peer.confirmed.is_none_or(|sent| sent == Tick(0)))
+        self.0.get(&node).is_some_and(|peer| peer.confirmed.is_none())
     }
 
     /// It has answered a heartbeat that was sent at this time.

@@ -21,6 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, NodeId};
 use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::dictionary::TableRecord;
 use vinga_wire::schema_round::{RoundName, RoundTask};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame};
 
@@ -227,6 +228,14 @@ impl Change {
         matches!(self.round, Round::Decide | Round::Publish | Round::Complete)
             && self.plan.fence.is_none()
             && self.plan.concerns(name)
+    }
+
+    /// Whether a write fence of this table is made, and the other dictionaries are learning that it is decided.
+    pub fn is_deciding_fence_of(&self, table: u32) -> bool {
+        let is_of = |before: &TableRecord| before.table == table;
+        self.round == Round::Decide
+            && self.plan.fence.is_some()
+            && self.plan.before.as_ref().is_some_and(is_of)
     }
 
     /// Whether nobody has to answer for the next round to begin.

@@ -26,8 +26,14 @@ impl Dictionary {
 
     /// A fence that is not known here may be known to other dictionaries: the predecessor's order to lift it may not
     /// have reached them. (Coordinators are not concerned: they have the fences of this president, and perhaps one that
-    /// is being made.)
+    /// is being made.) But if they are learning now that one of this table is decided, that is the only one that they
+    /// can know, and they have to keep it: it is the next one, which will stand here, too. An earlier one was forgotten
+    /// by all before they noted this.
     pub(crate) fn lift_unknown_fence(&mut self, cx: &mut Context<'_>, table: u32, requester: Requester) {
+        if self.change.as_ref().is_some_and(|change| change.is_deciding_fence_of(table)) {
+            cx.mark("write fence is lifted as the next one of its table is decided");
+            return self.confirm(cx, requester, None);
+        }
         let task = RoundTask::Fence { table, api: 0 };
         self.order_others(cx, RoundName::NO_CHANGE, task, Some((requester, None)));
     }

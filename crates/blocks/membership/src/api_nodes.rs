@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Scrutiny;
 use vinga_wire::Address;
+use vinga_wire::handshake::DataNodeStart;
 use vinga_wire::membership::ApiAdmissionRequest;
+use vinga_wire::view::{ClusterView, Member};
 
 /// One session of an API node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +46,13 @@ impl Candidate {
 
     /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost
     /// of an earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
-    pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>) -> bool {
-        let has_lost = hosts.iter().any(|host| self.request.lost.contains(&host.node().0));
+    /// So is what it has lost of an earlier start of a data node: it may have been admitted by the present one when it
+    /// greeted another.
+    pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>, view: &ClusterView) -> bool {
+        let start =
+            |member: &Member| DataNodeStart { node: member.node.0, incarnation: member.incarnation.0 };
+        let is_lost = |member: &Member| self.request.lost.contains(&start(member));
+        let has_lost = hosts.iter().any(|host| view.member(host.node()).is_some_and(is_lost));
         has_lost && self.request.admission == session.admission
     }
 }

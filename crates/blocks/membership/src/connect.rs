@@ -107,7 +107,7 @@ impl Membership {
         let api = NodeId(candidate.request.node);
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
-                if candidate.comes_back(session, hosts) {
+                if candidate.comes_back(session, hosts, cx.view()) {
                     cx.mark("session comes back before its loss was noticed");
                     let next = Next::SameSession(vec![candidate]);
                     return self.enter_disconnecting(cx, &connection_lost(api), next);

@@ -48,7 +48,9 @@ use core::mem;
 use one::{Session, State};
 use vinga_base::time::{Span, Tick};
 use vinga_base::{Incarnation, NodeId};
-use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{
+    CONNECTIONS_MAX, DataNodeStart, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal,
+};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::view::Member;
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
@@ -340,10 +342,13 @@ impl Sessions {
 
     /// The data nodes to which connections of the newest admission were lost. Those of earlier ones are closed
     /// everywhere.
-    fn lost_nodes(&self) -> Vec<u8> {
+    fn lost_nodes(&self) -> Vec<DataNodeStart> {
         let lost =
             self.list.iter().filter(|session| session.lost_in != 0 && session.lost_in == self.admission);
-        lost.filter_map(|session| Some(session.node?.0)).collect()
+        let start = |session: &Session| {
+            Some(DataNodeStart { node: session.node?.0, incarnation: session.incarnation.0 })
+        };
+        lost.filter_map(start).collect()
     }
 
     /// A greeting was refused: no session was begun for it.

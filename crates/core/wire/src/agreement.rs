@@ -38,11 +38,15 @@ use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// In place of the time of a heartbeat in its answer: that counts for no lease.
+pub const COUNTS_FOR_NO_LEASE: u64 = u64::MAX;
+
 /// Body of `NodeHeartbeatRequest` and `NodeHeartbeatConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct NodeHeartbeatBody {
-    /// When the request was sent, by the requester's clock (microseconds); the confirm repeats it.
+    /// When the request was sent, by the requester's clock (microseconds). The confirm repeats it, or has
+    /// [`COUNTS_FOR_NO_LEASE`].
     pub sent: U64,
     /// The newest view that the sender knows to be agreed.
     pub view: U32,

@@ -53,8 +53,18 @@ pub struct HelloRequest {
     /// The newest admission of the session that the client has learned of; 0 for none.
     pub admission: u32,
     /// The data nodes to which it has lost its connections since then. They may not know that yet; the session is
-    /// admitted by another node only when they have finished what it had begun there.
-    pub lost: Vec<u8>,
+    /// admitted by another node only when they have finished what it had begun there. What a later start of one of them
+    /// has is not meant: it may be greeted, and admit the session, at the same time as this one.
+    pub lost: Vec<DataNodeStart>,
+}
+
+/// One start of a data node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct DataNodeStart {
+    /// Its id.
+    pub node: u8,
+    /// Its incarnation.
+    pub incarnation: u32,
 }
 
 /// Body of `HelloConfirm` (cold).

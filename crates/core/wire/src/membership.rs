@@ -41,6 +41,7 @@
 //! id is free at once. Transactions whose commit it had requested are still decided, but it can no longer learn the
 //! outcome.
 
+use crate::handshake::DataNodeStart;
 use crate::view::ClusterView;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,7 +65,7 @@ pub struct ApiConnectRequest {
     /// See [`crate::handshake::HelloRequest::admission`].
     pub admission: u32,
     /// See [`crate::handshake::HelloRequest::lost`].
-    pub lost: Vec<u8>,
+    pub lost: Vec<DataNodeStart>,
 }
 
 /// Body of `ApiAdmissionRequest` (cold): a greeting, as the registrar is asked about it.
@@ -86,7 +87,7 @@ pub struct ApiAdmissionRequest {
     /// See [`crate::handshake::HelloRequest::admission`].
     pub admission: u32,
     /// See [`crate::handshake::HelloRequest::lost`].
-    pub lost: Vec<u8>,
+    pub lost: Vec<DataNodeStart>,
 }
 
 /// Body of `ApiConnectConfirm` (cold).

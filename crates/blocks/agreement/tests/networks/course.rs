@@ -1,6 +1,6 @@
 //! What happens at random in a cluster whose view changes without failures, while data nodes fail.
 
-use crate::network::{End, INTERVAL, Network};
+use crate::network::{End, INTERVAL, Network, REST};
 use fastrand::Rng;
 use vinga_base::{NodeId, PartitionId};
 use vinga_kernel::InjectedBug;
@@ -49,17 +49,11 @@ impl Drop for Course {
 }
 
 impl Course {
+    /// A cluster into which data nodes come back.
     pub fn new(seed: u64) -> Self {
         let layouts: [&[u16]; 6] =
             [&[0, 0], &[0, 0, 0], &[0, 0, 1, 1], &[0, 1, 1], &[1, 0, 1], &[0, 1, 0, 1, 0, 1]];
-        let mut random = Rng::with_seed(seed);
-        let groups = layouts[random.usize(..layouts.len())].to_vec();
-        let mut network = Network::with_management(seed, &groups, random.usize(0..=2));
-        network.is_one_machine = random.bool();
-        network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
-        network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
-        network.run(INTERVAL * 3);
-        let mut course = Course { seed, network, random, groups, new_group: None };
+        let mut course = Course::of_one_layout(seed, &layouts, 1, None);
         if course.random.bool() {
             course.begin_with_a_start();
         }
@@ -71,15 +65,7 @@ impl Course {
     pub fn of_leaving(seed: u64, bug: Option<InjectedBug>) -> Self {
         let layouts: [&[u16]; 6] =
             [&[0, 0], &[0, 0, 0], &[0, 0, 1, 1], &[1, 0, 1], &[0, 0, 1, 1, 0], &[0, 1, 0, 1, 0, 1]];
-        let mut random = Rng::with_seed(seed);
-        let groups = layouts[random.usize(..layouts.len())].to_vec();
-        let mut network = Network::with_partitions(seed, &groups, random.usize(0..=2), 2);
-        network.inject_bug(bug);
-        network.is_one_machine = random.bool();
-        network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
-        network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
-        network.run(INTERVAL * 3);
-        let mut course = Course { seed, network, random, groups, new_group: None };
+        let mut course = Course::of_one_layout(seed, &layouts, 2, bug);
         // Nothing fails before somebody has begun to leave, in half of them.
         if course.random.bool() {
             for _ in 0..course.random.u8(1..5) {
@@ -90,21 +76,45 @@ impl Course {
         course
     }
 
-    /// The same for a cluster that gets another node group, and whose partitions move. In most of them nothing fails
-    /// before some have begun to.
-    pub fn of_reorganizing(seed: u64, bug: Option<InjectedBug>) -> Self {
+    /// A cluster of one of these layouts, with so many partitions in each node group, which has run for a while.
+    fn of_one_layout(seed: u64, layouts: &[&[u16]], partitions: u16, bug: Option<InjectedBug>) -> Self {
         let mut random = Rng::with_seed(seed);
-        let replicas = random.usize(2..=3);
-        let groups = vec![0; replicas];
-        let mut network = Network::with_partitions(seed, &groups, random.usize(0..=2), 2);
+        let groups = layouts[random.usize(..layouts.len())].to_vec();
+        let mut network = Network::with_partitions(seed, &groups, random.usize(0..=2), partitions);
         network.inject_bug(bug);
         network.is_one_machine = random.bool();
         network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 3) };
         network.lease_lag = if random.bool() { 0 } else { random.u64(1..INTERVAL * 4) };
         network.run(INTERVAL * 3);
-        let mut course = Course { seed, network, random, groups, new_group: Some(1) };
-        let (first, last) = (replicas as u8 + 1, 2 * replicas as u8);
-        for id in first..=last {
+        Course { seed, network, random, groups, new_group: None }
+    }
+
+    /// Time passes, often so little that it ends between two signals. Perhaps everything passes again then.
+    pub fn go_on(&mut self) {
+        let most = if self.random.bool() { 8 } else { INTERVAL * 6 };
+        let millis = self.random.u64(0..most);
+        self.network.run(millis);
+        if self.random.u8(..6) == 0 {
+            self.network.heal();
+        }
+    }
+
+    /// Nothing fails any more, and what has begun comes to its end. Whether anybody has gone on.
+    pub fn come_to_rest(&mut self) -> bool {
+        let network = &mut self.network;
+        network.heal();
+        network.run(REST);
+        network.check_rest();
+        network.alive().iter().any(|&id| !network.members(id).is_empty())
+    }
+
+    /// The same for a cluster that gets another node group, and whose partitions move. In most of them nothing fails
+    /// before some have begun to.
+    pub fn of_reorganizing(seed: u64, bug: Option<InjectedBug>) -> Self {
+        let mut course = Course::of_one_layout(seed, &[&[0, 0], &[0, 0, 0]], 2, bug);
+        course.new_group = Some(1);
+        let first = course.groups.len() as u8 + 1;
+        for id in first..2 * first - 1 {
             course.network.start_again(id);
             let others = course.network.ids();
             course.network.connect(id, &others);

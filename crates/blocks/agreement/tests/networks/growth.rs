@@ -543,21 +543,11 @@ fn faults_at_random() {
                 }
                 _ => course.fail(),
             }
-            // Often between two signals.
-            let most = if course.random.bool() { 8 } else { INTERVAL * 6 };
-            let millis = course.random.u64(0..most);
-            course.network.run(millis);
-            if course.random.u8(..6) == 0 {
-                course.network.heal();
-            }
+            course.go_on();
         }
-        let network = &mut course.network;
-        network.heal();
-        network.run(REST);
-        network.check_rest();
-        survived += usize::from(network.alive().iter().any(|&id| !network.members(id).is_empty()));
-        grown += usize::from(network.has_met("view was changed without a failure"));
-        met.extend(MARKS.iter().filter(|mark| network.has_met(mark)));
+        survived += usize::from(course.come_to_rest());
+        grown += usize::from(course.network.has_met("view was changed without a failure"));
+        met.extend(MARKS.iter().filter(|mark| course.network.has_met(mark)));
     }
     assert!(survived > runs as usize / 3, "{survived} of {runs} clusters have gone on");
     assert!(grown > runs as usize / 2, "{grown} of {runs} clusters have grown");

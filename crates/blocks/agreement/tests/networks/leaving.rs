@@ -347,21 +347,10 @@ fn faults_at_random_with(bug: Option<InjectedBug>, seeds: std::ops::Range<u64>) 
                 9 => course.end_those_that_have_left(),
                 _ => course.fail(),
             }
-            // Often between two signals.
-            let most = if course.random.bool() { 8 } else { INTERVAL * 6 };
-            let millis = course.random.u64(0..most);
-            course.network.run(millis);
-            if course.random.u8(..6) == 0 {
-                course.network.heal();
-            }
+            course.go_on();
         }
-        let network = &mut course.network;
-        network.heal();
-        network.run(REST);
-        network.check_rest();
-        let alive = network.alive();
-        met.survived += usize::from(alive.iter().any(|&id| !network.members(id).is_empty()));
-        met.marks.extend(MARKS.iter().filter(|mark| network.has_met(mark)));
+        met.survived += usize::from(course.come_to_rest());
+        met.marks.extend(MARKS.iter().filter(|mark| course.network.has_met(mark)));
     }
     met
 }

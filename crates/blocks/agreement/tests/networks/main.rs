@@ -6,6 +6,7 @@ mod network;
 mod arbitrators;
 mod failures;
 mod growth;
+mod heartbeats;
 mod leaving;
 mod links;
 mod reorganizing;

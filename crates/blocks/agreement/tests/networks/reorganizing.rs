@@ -53,21 +53,13 @@ fn faults_at_random() {
                 12 => course.end_those_that_have_left(),
                 _ => course.fail(),
             }
-            // Often between two signals.
-            let most = if course.random.bool() { 8 } else { INTERVAL * 6 };
-            let millis = course.random.u64(0..most);
-            course.network.run(millis);
-            if course.random.u8(..4) == 0 {
-                course.network.heal();
-            }
+            course.go_on();
         }
-        let network = &mut course.network;
-        network.heal();
-        network.run(REST);
-        network.check_rest();
+        let has_survived = course.come_to_rest();
+        let network = &course.network;
         let alive = network.alive();
         let lives = alive.iter().find(|&&id| !network.members(id).is_empty());
-        survived += usize::from(lives.is_some());
+        survived += usize::from(has_survived);
         moved += usize::from(lives.is_some_and(|&id| {
             let view = network.view(id);
             view.partitions().iter().any(|one| one.group != one.owner.group())

@@ -4,6 +4,7 @@ mod common;
 mod support;
 
 mod disk;
+mod holds;
 mod model;
 mod scenarios;
 mod succession;

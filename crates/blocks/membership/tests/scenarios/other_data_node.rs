@@ -1,6 +1,14 @@
 //! A session that comes back, perhaps by another data node than those it was connected to.
 
 use crate::cluster::Cluster;
+use crate::common;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::testkit::Harness;
+use vinga_membership::{Membership, Phase, Settings};
+use vinga_wire::handshake::DataNodeStart;
+use vinga_wire::membership::{ApiAdmissionRequest, ApiSessionConfirm, SessionStage};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
 /// A session is connected to one data node. Its connection breaks, and it comes back by another data node before the
 /// registrar knows that.
@@ -57,5 +65,55 @@ fn who_has_not_read_that_it_is_back_is_not_closed_once_more() {
     assert!(!cluster.has_met("session comes back before its loss was noticed"));
     for (at, driver) in [(1, 0), (1, 1), (2, 0)] {
         assert!(cluster.nodes[at].drivers[driver].connections.contains_key(&150));
+    }
+}
+
+/// Two data nodes have started again, and a session that was connected to both greets both. So what it names to the one
+/// as lost is a connection to the start before of the other, which has admitted it just now.
+#[test]
+fn who_is_admitted_by_two_data_nodes_that_have_started_again_is_not_closed() {
+    for has_lost_present_start in [false, true] {
+        let member = |node, start| Member::started(NodeId(node), Incarnation(start), 0, 1, 1);
+        let view = ClusterView::first(vec![member(1, 1), member(2, 2), member(3, 2)]);
+        let settings = Settings {
+            api_first: NodeId(145),
+            api_nodes_max: common::API_NODES_MAX,
+            heartbeat_interval: common::HEARTBEAT,
+            reconnect_grace: common::GRACE,
+            drivers: common::DRIVERS.to_vec(),
+            own_blocks: Vec::new(),
+        };
+        let mut registrar = Harness::new(common::MEMBERSHIP, 1, view, Membership::new(settings));
+        let ask = |registrar: &mut Harness<Membership>, node: u8, is_new, lost: &[(u8, u32)]| {
+            let start = |&(node, incarnation): &(u8, u32)| DataNodeStart { node, incarnation };
+            let request = ApiAdmissionRequest {
+                waiting: 1,
+                node: 150,
+                incarnation: 1,
+                connection: 0,
+                is_new,
+                ticket: 99,
+                admission: u32::from(!is_new),
+                lost: lost.iter().map(start).collect(),
+            };
+            let host = Address::new(NodeId(node), BlockNumber::Membership, 0);
+            registrar
+                .send(host, SignalNumber::ApiAdmissionRequest, |writer| cold::write(writer, &request))
+                .expect("a membership may send this");
+        };
+        ask(&mut registrar, 1, true, &[]);
+        for node in 1..=3 {
+            let body = ApiSessionConfirm { api: 150, incarnation: 1, stage: SessionStage::Admitted };
+            let host = Address::new(NodeId(node), BlockNumber::Membership, 0);
+            registrar
+                .send(host, SignalNumber::ApiSessionConfirm, |writer| cold::write(writer, &body))
+                .expect("a membership may send this");
+        }
+        let start = if has_lost_present_start { 2 } else { 1 };
+        ask(&mut registrar, 2, false, &[(2, 1), (3, 1)]);
+        ask(&mut registrar, 3, false, &[(2, start), (3, 1)]);
+        let phase = registrar.block().api_nodes().next().map(|(_, _, phase)| phase);
+        let expected = if has_lost_present_start { Phase::Disconnecting } else { Phase::Connected };
+        assert_eq!(phase, Some(expected));
     }
 }

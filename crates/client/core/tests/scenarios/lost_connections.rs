@@ -2,7 +2,7 @@
 //! send what these scenarios need, answers in another order than the questions, or views of other data nodes.
 
 use crate::lost_data_nodes::read;
-use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table};
+use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table, view_of_start};
 use vinga_base::NodeId;
 use vinga_client_core::{Command, LinkId, Readiness, Request, ScanProgress, ScanSpec, Standing};
 use vinga_wire::handshake::HelloRequest;
@@ -260,23 +260,29 @@ fn a_greeting_of_a_data_node_that_comes_back_is_not_ended_by_a_view() {
     assert_eq!(closed(&mut rig), []);
 }
 
-/// A greeting says which data nodes may not know that the session's connections to them are lost.
+/// The data nodes that a greeting names as those whose connections were lost, each with its incarnation.
+fn lost_in(hello: &HelloRequest) -> Vec<(u8, u32)> {
+    hello.lost.iter().map(|start| (start.node, start.incarnation)).collect()
+}
+
+/// A greeting says which data nodes may not know that the session's connections to them are lost. It means the starts to
+/// which it was connected: a data node that is greeted at the same time, and admits it, is another start.
 #[test]
 fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     let view = first_view(&[0, 0]);
     let mut rig = Rig::connected(2, &view);
     let (first, second) = (LinkId::new(0, 0), LinkId::new(1, 0));
-    let lost_of = |rig: &mut Rig| -> Vec<(LinkId, Vec<u8>)> {
-        rig.greetings().into_iter().map(|(link, hello)| (link, hello.lost)).collect()
+    let lost_of = |rig: &mut Rig| -> Vec<(LinkId, Vec<(u8, u32)>)> {
+        rig.greetings().into_iter().map(|(link, hello)| (link, lost_in(&hello))).collect()
     };
     rig.break_link(second);
     rig.advance(50);
-    assert_eq!(lost_of(&mut rig), [(second, vec![2])]);
+    assert_eq!(lost_of(&mut rig), [(second, vec![(2, 1)])]);
     // The attempt fails; meanwhile the other one is lost, too.
     rig.break_link(second);
     rig.break_link(first);
     rig.advance(50);
-    assert_eq!(lost_of(&mut rig), [(first, vec![1, 2]), (second, vec![1, 2])]);
+    assert_eq!(lost_of(&mut rig), [(first, vec![(1, 1), (2, 1)]), (second, vec![(1, 1), (2, 1)])]);
     // The next admission means that everything before is over.
     rig.admission = 2;
     rig.admit(first, &view);
@@ -286,7 +292,33 @@ fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     rig.admit(second, &view);
     rig.break_link(first);
     rig.advance(100);
-    assert_eq!(lost_of(&mut rig), [(first, vec![1])]);
+    assert_eq!(lost_of(&mut rig), [(first, vec![(1, 1)])]);
+}
+
+/// Two data nodes have started again, and each is greeted before the other one has answered: what is lost are connections
+/// to the starts before, not those that the other one may have admitted by now.
+#[test]
+fn greetings_of_two_data_nodes_that_have_started_again_name_the_starts_before() {
+    let mut rig = Rig::new(3);
+    rig.start = 7;
+    let view = view_of_start(7, 1, &[0, 0, 0]);
+    for _ in 0..3 {
+        rig.advance(11);
+        rig.admit_all(&view);
+    }
+    for endpoint in [1, 2] {
+        rig.break_link(LinkId::new(endpoint, 0));
+    }
+    let next = view.without(&[NodeId(2), NodeId(3)]);
+    rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+        cold::write(w, &next);
+    });
+    rig.advance(50);
+    let greetings = rig.greetings();
+    assert_eq!(greetings.iter().map(|(link, _)| node_at(*link)).collect::<Vec<_>>(), [2, 3]);
+    for (_, hello) in &greetings {
+        assert_eq!(lost_in(hello), [(2, 7), (3, 7)]);
+    }
 }
 
 /// On the same machine the address that was given is a socket, and that of the view is not: a data node that comes back
@@ -306,9 +338,9 @@ fn a_greeting_names_no_data_node_that_is_connected_by_another_address() {
             }
         }
     }
-    let lost_of = |rig: &mut Rig, link: LinkId| -> Option<Vec<u8>> {
+    let lost_of = |rig: &mut Rig, link: LinkId| -> Option<Vec<(u8, u32)>> {
         let greetings = rig.greetings();
-        greetings.into_iter().find(|(greeted, _)| *greeted == link).map(|(_, hello)| hello.lost)
+        greetings.into_iter().find(|(greeted, _)| *greeted == link).map(|(_, hello)| lost_in(&hello))
     };
     rig.break_link(second);
     let mut named = None;
@@ -320,12 +352,12 @@ fn a_greeting_names_no_data_node_that_is_connected_by_another_address() {
         }
         rig.break_link(second);
     }
-    assert_eq!(named, Some(vec![2]));
+    assert_eq!(named, Some(vec![(2, 1)]));
     rig.break_link(second);
     rig.admit_as(other, 2, &view);
     rig.break_link(first);
     rig.advance(50);
-    assert_eq!(lost_of(&mut rig, first), Some(vec![1]));
+    assert_eq!(lost_of(&mut rig, first), Some(vec![(1, 1)]));
 }
 
 /// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must

@@ -8,6 +8,7 @@ use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_membership::{Membership, Phase, Settings};
+use vinga_wire::handshake::DataNodeStart;
 use vinga_wire::membership::{
     ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
     CloseConnectionOrder, HeartbeatBody, SessionStage,
@@ -296,7 +297,8 @@ impl Cluster {
         let admission = if ticket == 0 { 0 } else { known.admission };
         let lost = known.lost.iter().filter(|(_, (_, lost_in))| *lost_in == admission);
         let lost: Vec<(usize, Finished)> = lost.map(|(&at, &(finished, _))| (at, finished)).collect();
-        let (waiting, names) = (self.waiting_next, lost.iter().map(|&(at, _)| at as u8 + 1).collect());
+        let start = |at: usize| DataNodeStart { node: at as u8 + 1, incarnation: 1 };
+        let (waiting, names) = (self.waiting_next, lost.iter().map(|&(at, _)| start(at)).collect());
         let request =
             ApiConnectRequest { waiting, node, incarnation, connection, ticket, admission, lost: names };
         let driver = &mut self.nodes[at].drivers[usize::from(connection % 2)];
