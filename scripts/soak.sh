@@ -50,7 +50,7 @@ check_simulator() {
     cargo test --locked -p vinga-cli --features injected-bugs --test durability power_loss:: -- --nocapture || return 1
     echo "breaking rules of real data nodes"
     cargo test --locked -p vinga-cli --features injected-bugs --test clusters histories:: -- --nocapture || return 1
-    cargo test --locked -p vinga-sql-tests --features injected-bugs --test cluster_histories -- --nocapture || return 1
+    cargo test --locked -p vinga-sql-tests --features injected-bugs --test sql_nodes cluster_histories:: -- --nocapture || return 1
     echo "looking for branches that are never taken"
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
@@ -58,7 +58,7 @@ check_simulator() {
 # Servers and the data node start and stop under load, for so long that leaks show.
 rounds_of_sql() {
     echo "SQL nodes under load, ten rounds"
-    VINGA_ROUNDS=10 cargo test --locked -p vinga-sql-tests --test end_to_end -- --nocapture || return 1
+    VINGA_ROUNDS=10 cargo test --locked -p vinga-sql-tests --test sql_nodes end_to_end:: -- --nocapture || return 1
 }
 
 # Power cuts on recorded writes, damaged folders, kills under load, each with a fresh seed, which is printed.
@@ -70,7 +70,7 @@ durability() {
     VINGA_CUTS=600 cargo test --locked -p vinga-cli --test durability power_loss:: -- --nocapture || return 1
     VINGA_DAMAGES=300 cargo test --locked -p vinga-cli --test durability damaged_folders:: -- --nocapture || return 1
     VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test durability durable:: -- --nocapture || return 1
-    VINGA_ROUNDS=100 cargo test --locked -p vinga-sql-tests --test durable_kills -- --nocapture || return 1
+    VINGA_ROUNDS=100 cargo test --locked -p vinga-sql-tests --test sql_nodes durable_kills:: -- --nocapture || return 1
     unset VINGA_SEED
 }
 
@@ -85,7 +85,7 @@ clusters() {
     VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test clusters networks:: -- --nocapture || return 1
     VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test clusters histories:: -- --nocapture || return 1
     echo "data nodes are killed or stand still under SQL"
-    VINGA_ROUNDS=20 cargo test --locked -p vinga-sql-tests --test cluster_histories -- --nocapture || return 1
+    VINGA_ROUNDS=20 cargo test --locked -p vinga-sql-tests --test sql_nodes cluster_histories:: -- --nocapture || return 1
     unset VINGA_SEED
 }
 

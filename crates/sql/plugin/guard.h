@@ -7,8 +7,8 @@
      } OR_ERROR
 
    This costs nothing as long as nothing is thrown. Most exceptions are lack of memory, for which the server has an
-   error number; it then ends the statement as after any other error. crates/sql/tests/tests/guards.rs checks that all
-   functions have it. */
+   error number; it then ends the statement as after any other error. crates/sql/tests/tests/sql_nodes/guards.rs checks
+   that all functions have it. */
 #ifndef VINGA_GUARD_H
 #define VINGA_GUARD_H
 #include <exception>

@@ -1,0 +1,60 @@
+//! SQL as its users meet it: SQL nodes and data nodes, what clients of them do, and what fails meanwhile.
+//!
+//! All of it is one program: to link one for each file would take minutes, and while a test of one file waits, those of
+//! others run.
+
+mod bad_input;
+mod bad_plugins;
+mod binary_log;
+mod changes;
+mod clients;
+mod cluster_histories;
+mod collations;
+mod concurrent_schema_changes;
+mod concurrent_upserts;
+mod counted_ranges;
+mod counters_of_gone_tables;
+mod counts;
+mod databases;
+mod ddl;
+mod deadlocks;
+mod diagnostics;
+mod direct_changes;
+mod duplicates;
+mod durability;
+mod durable_kills;
+mod end_to_end;
+mod engines_together;
+mod estimates;
+mod generated_numbers;
+mod guards;
+mod information;
+mod join_errors;
+mod killed_alter;
+mod kills;
+mod kills_in_each_phase;
+mod large_transactions;
+mod leftovers;
+mod limits;
+mod locks_of_limits;
+mod lost_data_nodes;
+mod lost_while_copying;
+mod many_connections;
+mod names;
+mod native_tables;
+mod native_writes;
+mod numbers_of_nodes;
+mod outages;
+mod ranges_backwards;
+mod read_ahead;
+mod refusals;
+mod requests;
+mod rows_while_others_write;
+mod selects;
+mod shutdowns;
+mod start;
+mod sub_statements;
+mod triggers;
+mod upserts;
+mod waits;
+mod workloads;
