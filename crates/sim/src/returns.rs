@@ -226,8 +226,8 @@ impl World {
         }
     }
 
-    /// A data node that has ended has no connections of API nodes any more. Returns the ways to these nodes that had not
-    /// ended before.
+    /// A data node that has ended has no connections of API nodes any more. Returns the ways to these nodes that had
+    /// not ended before.
     pub(crate) fn close_client_connections(&mut self, node: u8) -> Vec<PipeId> {
         let mut ways = Vec::new();
         for it in self.connections.iter_mut().filter(|it| it.link.node == node) {

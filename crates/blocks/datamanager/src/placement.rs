@@ -1,7 +1,7 @@
 //! Partitions come to this data manager, and go (`docs/protocols/reorganize.md`).
 //!
-//! A data manager holds one partition at most. Which one that is the view says: that of its instance number of which its
-//! node is a replica. When it becomes one, of any partition, it begins with nothing.
+//! A data manager holds one partition at most. Which one that is the view says: that of its instance number of which
+//! its node is a replica. When it becomes one, of any partition, it begins with nothing.
 //!
 //! When it was left out of its partition, and its node does not stop, it *gives up* what it has of that. But not at
 //! once: signals that were sent in earlier views may be on their way through it, as through a data node that leaves. So

@@ -2,8 +2,8 @@
 //!
 //! A table's partitions are dealt to the node groups in turn, and within a group they stand as far from each other as
 //! its instances allow, so that they fall to different threads and, where there are replicas, to primaries on different
-//! nodes. Where the first one stands depends on the table's id: so tables of few partitions share the load. A node group
-//! that was added has the partitions that have moved to it, in the order of their instances.
+//! nodes. Where the first one stands depends on the table's id: so tables of few partitions share the load. A node
+//! group that was added has the partitions that have moved to it, in the order of their instances.
 
 use alloc::format;
 use alloc::string::String;

@@ -335,8 +335,8 @@ impl Cluster {
         }
     }
 
-    /// Has the cluster reorganize: its partitions move, one after the other, until each node group has its share; or has
-    /// no further one begin to move. Returns when the data nodes have agreed to that; how far it is:
+    /// Has the cluster reorganize: its partitions move, one after the other, until each node group has its share; or
+    /// has no further one begin to move. Returns when the data nodes have agreed to that; how far it is:
     /// [`Cluster::node_groups`]. No transaction is rolled back on account of it.
     ///
     /// # Errors

@@ -188,8 +188,8 @@ pub struct DrainBody {
 /// Body of `PlaceRequest` and `PlaceConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlaceBody {
-    /// The view in which it is asked. The next one may have the receiver be sent the rows of another partition: no later
-    /// view is meant.
+    /// The view in which it is asked. The next one may have the receiver be sent the rows of another partition: no
+    /// later view is meant.
     pub view: ViewNumber,
 }
 

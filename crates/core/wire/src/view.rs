@@ -310,8 +310,8 @@ impl ClusterView {
         self.is_leaving(node) && self.held_by(node).next().is_none()
     }
 
-    /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be left
-    /// out of. No schema is changed before it has stopped.
+    /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be
+    /// left out of. No schema is changed before it has stopped.
     pub fn has_begun_to_leave(&self) -> bool {
         self.leaving().any(|member| self.can_only_stop(member.node))
     }

@@ -43,8 +43,8 @@ fn states_fences(tasks: &[(Address, SchemaRoundRequest)]) -> bool {
 }
 
 /// A data node that was to join is lost while a write fence is made, for the end of which its hold has waited. The
-/// coordinators have that fence, and it is listed nowhere yet: if they were sent those that are, it would be lifted, and
-/// its owner be answered that it stands.
+/// coordinators have that fence, and it is listed nowhere yet: if they were sent those that are, it would be lifted,
+/// and its owner be answered that it stands.
 #[test]
 fn a_hold_that_was_not_confirmed_leaves_a_fence_that_is_being_made() {
     let mut h = harness();

@@ -265,8 +265,8 @@ fn lost_in(hello: &HelloRequest) -> Vec<(u8, u32)> {
     hello.lost.iter().map(|start| (start.node, start.incarnation)).collect()
 }
 
-/// A greeting says which data nodes may not know that the session's connections to them are lost. It means the starts to
-/// which it was connected: a data node that is greeted at the same time, and admits it, is another start.
+/// A greeting says which data nodes may not know that the session's connections to them are lost. It means the starts
+/// to which it was connected: a data node that is greeted at the same time, and admits it, is another start.
 #[test]
 fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     let view = first_view(&[0, 0]);
@@ -295,8 +295,8 @@ fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     assert_eq!(lost_of(&mut rig), [(first, vec![(1, 1)])]);
 }
 
-/// Two data nodes have started again, and each is greeted before the other one has answered: what is lost are connections
-/// to the starts before, not those that the other one may have admitted by now.
+/// Two data nodes have started again, and each is greeted before the other one has answered: what is lost are
+/// connections to the starts before, not those that the other one may have admitted by now.
 #[test]
 fn greetings_of_two_data_nodes_that_have_started_again_name_the_starts_before() {
     let mut rig = Rig::new(3);

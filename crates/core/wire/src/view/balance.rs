@@ -41,8 +41,8 @@ impl ClusterView {
         (0..).map(PartitionId).zip(&self.partitions)
     }
 
-    /// The partitions whose primaries go elsewhere, each with the replica that has fewest of those which may have it and
-    /// are not to stop.
+    /// The partitions whose primaries go elsewhere, each with the replica that has fewest of those which may have it
+    /// and are not to stop.
     fn moves_from(
         &self,
         goes: impl Fn(&Partition) -> bool,

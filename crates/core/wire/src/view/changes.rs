@@ -146,7 +146,8 @@ impl ClusterView {
         next
     }
 
-    /// The next view, in which a member is to stop. It is in all partitions still that it was in, and gets no other ones.
+    /// The next view, in which a member is to stop. It is in all partitions still that it was in, and gets no other
+    /// ones.
     #[must_use]
     pub fn with_leaving(&self, node: NodeId) -> Self {
         let mut next = self.next();

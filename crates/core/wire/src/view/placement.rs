@@ -10,9 +10,9 @@
 //!   assigned      copied to 3                 2 is     3 is      copied to 4              1 is
 //!                                             left out primary                            left out
 //! ```
-//! It keeps as many replicas as it has, and has one more while one is replaced; where a chain can't be longer it has one
-//! less instead. The plan is in the view, so the next president goes on with it. If all data nodes of the node group
-//! that a partition moves to are lost, it is assigned back.
+//! It keeps as many replicas as it has, and has one more while one is replaced; where a chain can't be longer it has
+//! one less instead. The plan is in the view, so the next president goes on with it. If all data nodes of the node
+//! group that a partition moves to are lost, it is assigned back.
 //!
 //! A data manager holds one partition at most, of its own instance number. So a node group gets none of an instance
 //! number of which it has one.

@@ -55,9 +55,9 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
         .map_err(|_| Refused::new(ErrorCode::BadHandshake, "what came is no frame of a data node"))
 }
 
-/// What is checked about another node's greeting: it must come from the same cluster. `runs`: one of both is a member of
-/// a cluster that runs. Then data nodes may have been added to the configuration of one of them: it was started again
-/// since.
+/// What is checked about another node's greeting: it must come from the same cluster. `runs`: one of both is a member
+/// of a cluster that runs. Then data nodes may have been added to the configuration of one of them: it was started
+/// again since.
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello, runs: bool) -> Result<(), Refused> {
     let is_extended = runs && extends(&own.data_nodes, &hello.data_nodes);
     let (here, there) = if is_extended { common(own, hello) } else { (own.known(), hello.known()) };
