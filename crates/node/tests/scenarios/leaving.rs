@@ -60,7 +60,7 @@ fn commit(c: &mut Cluster, by: u8, id: TransactionId, key: u64) {
 fn stops(c: &mut Cluster, node: u8) {
     millis(c, 400);
     assert_eq!(c.received(), [Received::Stops(true)]);
-    assert_eq!((held_by(c, node), c.state_of(node)), ((0, 0), Some(MemberState::Leaving)));
+    assert_eq!((held_by(c, node), c.state_of(node)), ((0, 0), Some(MemberState::LeftOut)));
     end(c, node);
 }
 

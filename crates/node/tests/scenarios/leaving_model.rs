@@ -130,7 +130,8 @@ impl Play {
         let knows_late = self.random.u8(..4) == 0;
         let may_be = |node: &u8| {
             let state = self.c.state_of(*node);
-            state == Some(MemberState::Started) || knows_late && state == Some(MemberState::Leaving)
+            let is_to_stop = matches!(state, Some(MemberState::Leaving | MemberState::LeftOut));
+            state == Some(MemberState::Started) || knows_late && is_to_stop
         };
         let nodes: Vec<u8> = self.c.live_nodes().into_iter().filter(may_be).collect();
         let coordinator = nodes[self.random.usize(..nodes.len())];
