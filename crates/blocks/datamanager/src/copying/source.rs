@@ -26,14 +26,6 @@ pub const COPY_PIECE: usize = 32 << 10;
 /// Batches that may be under way before a further one is made. Rows that were awaited go in any case.
 const WINDOW: u32 = 4;
 
-/// While transactions change rows of the partition one batch is under way, and is smaller by this factor. What is under
-/// way stands before their changes in the target's queue; so this is what they wait for, times the partitions that are
-/// copied to one thread of it.
-const BUSY_SHARE: usize = 8;
-
-/// How long after its last change a partition counts as one that transactions change.
-const BUSY: Span = Span::from_millis(20);
-
 /// How far a copy has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -63,8 +55,6 @@ pub(crate) struct CopySource {
     /// Batches.
     sent: u32,
     confirmed: u32,
-    /// When a transaction last changed a row of the partition, as far as it was noticed.
-    changed: Option<Tick>,
     /// Rows that were sent, and bytes of their images.
     rows: u64,
     bytes: u64,
@@ -97,15 +87,6 @@ pub struct CopyProgress {
     pub is_complete: bool,
 }
 
-/// What a batch is to take at most.
-#[derive(Clone, Copy)]
-struct Limits {
-    /// Rows and pages that are looked at.
-    units: u32,
-    /// Bytes of rows after which it ends.
-    piece: usize,
-}
-
 /// The rows of a batch.
 #[derive(Default)]
 struct Gathered {
@@ -136,11 +117,6 @@ impl CopySource {
     fn next_batch(&mut self) -> CopyBatch {
         self.sent += 1;
         CopyBatch { copy: U32::new(self.begun_in.0), batch: U32::new(self.sent) }
-    }
-
-    /// Whether transactions change rows at present.
-    fn is_busy(&self, now: Tick) -> bool {
-        self.changed.is_some_and(|changed| now.since(changed) < BUSY)
     }
 
     /// Rows that wait for the end of open changes.
@@ -180,7 +156,6 @@ impl DataManager {
                     markers: Vec::new(),
                     sent: 0,
                     confirmed: 0,
-                    changed: None,
                     rows: 0,
                     bytes: 0,
                     left: Left::default(),
@@ -205,10 +180,9 @@ impl DataManager {
     /// A change was executed here: the copy is one of its replicas if it has the row.
     #[inline]
     pub(crate) fn choose_replicas(&mut self, cx: &Context<'_>, handle: Handle) {
-        let Some(copy) = &mut self.copying.source else { return };
+        let Some(copy) = &self.copying.source else { return };
         let record = &self.versions.operations[handle];
         let place = RowPlace { table: record.table, partition: record.partition, row: record.row };
-        copy.changed = Some(cx.now());
         if record.change != Change::None && (copy.has(place) || cx.has_bug(InjectedBug::CopyGetsAllChanges)) {
             self.versions.operations[handle].chain = cx.view().partition(place.partition).replicas();
         }
@@ -282,8 +256,7 @@ impl DataManager {
     #[inline(never)]
     pub(crate) fn copy_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(mut copy) = self.copying.source.take() else { return false };
-        let window = if copy.is_busy(cx.now()) { 1 } else { WINDOW };
-        let goes_on = copy.sent - copy.confirmed < window && self.copy_some(cx, &mut copy);
+        let goes_on = copy.sent - copy.confirmed < WINDOW && self.copy_some(cx, &mut copy);
         self.copying.source = Some(copy);
         goes_on
     }
@@ -367,10 +340,8 @@ impl DataManager {
     ) -> u32 {
         let partition = self.own_partition(cx);
         let forgets = cx.has_bug(InjectedBug::CopyForgetsOpenRows);
-        let place = RowPlace { table, partition, row: RowId(first) };
-        let piece = self.settings.copy_piece;
-        let piece = if copy.is_busy(cx.now()) { (piece / BUSY_SHARE).max(1) } else { piece };
-        let gathered = self.gather(copy, place, end, Limits { units, piece }, forgets);
+        let gathered =
+            self.gather(copy, RowPlace { table, partition, row: RowId(first) }, end, units, forgets);
         let (rows, bytes) = (u64::from(gathered.count), gathered.image_bytes as u64);
         copy.rows += rows;
         copy.bytes += bytes;
@@ -396,10 +367,9 @@ impl DataManager {
         copy: &mut CopySource,
         from: RowPlace,
         end: u32,
-        limits: Limits,
+        mut units: u32,
         forgets_open: bool,
     ) -> Gathered {
-        let Limits { mut units, piece } = limits;
         let table = self.store.tables.current(from.table);
         let fragment = table.fragment(from.partition);
         let rows = fragment.rows();
@@ -413,7 +383,7 @@ impl DataManager {
                 if row.0 >= end {
                     return gathered;
                 }
-                if units == 0 || gathered.bytes.len() >= piece {
+                if units == 0 || gathered.bytes.len() >= self.settings.copy_piece {
                     gathered.end = row.0;
                     return gathered;
                 }
