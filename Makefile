@@ -74,7 +74,7 @@ lint: tools
 	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
 	cd fuzz && cargo clippy --locked --jobs $(CARGO_JOBS) --target-dir ../target -- -D warnings
 
-# Tests that start servers wait most of the time: on two CPUs, four at a time take half as long as two.
+# Tests that start servers wait most of the time: so four at a time, also on two CPUs.
 unit: tools sql
 	threads=$$(nproc)
 	[ "$$threads" -ge 4 ] || threads=4
