@@ -14,7 +14,7 @@
 //!
 //! Two addresses may lead to the same data node, as nobody knows before it has answered. A greeting names the data
 //! nodes that are connected by other addresses; one of these refuses it. Of addresses that are known to lead to the
-//! same node one is used at a time, another one when that does not answer.
+//! same node one is tried at a time, another one when that does not answer; and one is greeted at a time.
 //!
 //! Members of the view to which none of the given addresses leads are reached by the address that the view has, once
 //! all given ones were tried: one of these may lead to the same node by a better way.
@@ -211,10 +211,9 @@ impl Sessions {
             !member.address.is_empty() && !self.list.iter().any(|session| leads_to(session, member))
         };
         let members = net.routes.view().members();
-        let missing: Vec<String> =
-            members.iter().filter(is_missing).map(|member| member.address.clone()).collect();
-        for address in missing {
-            let session = Session::new(address, false, net.now);
+        let missing: Vec<_> = members.iter().filter(is_missing).map(|m| (m.address.clone(), m.node)).collect();
+        for (address, node) in missing {
+            let session = Session { node: Some(node), ..Session::new(address, false, net.now) };
             let is_member = |session: &Session| {
                 net.routes.view().members().iter().any(|member| member.address == session.address)
             };
@@ -295,7 +294,7 @@ impl Sessions {
         if session.opened & 1 << link.connection() == 0 {
             return;
         }
-        if self.ticket == 0 && self.list.iter().any(|session| session.is_greeted) {
+        if link.connection() == 0 && self.list.iter().any(|other| self.is_greeted_first(other, session)) {
             return self.put_off(net, link.endpoint());
         }
         let (node, ticket) = (session.node.unwrap_or_default(), self.ticket);
@@ -324,8 +323,14 @@ impl Sessions {
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
     }
 
-    /// A connection has opened while another data node is asked for a session: this one is greeted when there is a
-    /// ticket, or nobody else is asked.
+    /// Whether another endpoint, which is greeted, keeps this one from being greeted. As long as the client has no ticket
+    /// any does. Later one that leads to the same data node does: if both were greeted at the same time, neither would
+    /// know of the other, and the one that is answered last would be closed, with all connections of the session.
+    fn is_greeted_first(&self, other: &Session, session: &Session) -> bool {
+        other.is_greeted && (self.ticket == 0 || session.node.is_some() && other.node == session.node)
+    }
+
+    /// A connection has opened while another endpoint is greeted that comes first: this one is greeted later.
     fn put_off(&mut self, net: &mut Net, endpoint: u16) {
         let pause = net.settings.reconnect_pause.0;
         let session = self.get_mut(endpoint);
@@ -380,7 +385,7 @@ impl Sessions {
             return Err(Error::with_detail(ErrorCode::WrongProtocol, detail));
         }
         let node = NodeId(confirm.node);
-        let is_same = |s: &Session| s.node == Some(node) && !matches!(s.state, State::Waiting { .. });
+        let is_same = |s: &Session| s.node == Some(node) && s.is_greeted;
         let other = (0..).zip(&self.list).find(|&(at, session)| at != endpoint && is_same(session));
         if other.is_some() {
             return Err(Error::with_detail(ErrorCode::SameDataNode, format!("data node {node}")));

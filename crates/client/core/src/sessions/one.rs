@@ -33,7 +33,7 @@ pub(super) struct Session {
     /// Whether the client was given the address; else it is one of a view.
     pub is_given: bool,
     pub state: State,
-    /// Who has answered there last.
+    /// Who has answered there last, or who is there by the view that the address is of.
     pub node: Option<NodeId>,
     /// Which start of the node has answered.
     pub incarnation: Incarnation,
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub is_mute: bool,
     /// Whether the attempt under way was answered by a refusal.
     pub is_refused: bool,
-    /// Whether the first connection of the attempt under way is open.
+    /// Whether the first connection to it is open: the greeting was sent, and may have been answered.
     pub is_greeted: bool,
     /// Whether nothing waits for the attempt under way any more, as nobody has answered it for so long.
     pub is_slow: bool,

@@ -21,7 +21,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode};
 pub struct EndpointState {
     /// The address.
     pub address: String,
-    /// The data node that answered there last.
+    /// The data node that answered there last, or that is there by the view.
     pub node: Option<NodeId>,
     /// Whether it is connected now.
     pub is_connected: bool,

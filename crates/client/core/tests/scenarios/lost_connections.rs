@@ -4,6 +4,7 @@
 use crate::lost_data_nodes::read;
 use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table, view_of_start};
 use vinga_base::NodeId;
+use vinga_base::time::{Span, Tick};
 use vinga_client_core::{Command, LinkId, Readiness, Request, ScanProgress, ScanSpec, Standing};
 use vinga_wire::handshake::HelloRequest;
 use vinga_wire::membership::HeartbeatBody;
@@ -358,6 +359,43 @@ fn a_greeting_names_no_data_node_that_is_connected_by_another_address() {
     rig.break_link(first);
     rig.advance(50);
     assert_eq!(lost_of(&mut rig, first), Some(vec![(1, 1)]));
+}
+
+/// A data node that comes back is reached by the socket that was given, and by the address of the view. Of two greetings
+/// at the same time neither would name the other: the data node admits both, and when the client closes the one that it
+/// needs not, all connections of the session are closed.
+#[test]
+fn a_data_node_that_comes_back_is_greeted_at_one_address() {
+    let hosts = |member: &Member| Member { address: format!("at{}", member.node), ..member.clone() };
+    let view = first_view(&[0, 0]);
+    let view = ClusterView::first(view.members().iter().map(hosts).collect());
+    let (socket, by_view) = (LinkId::new(1, 0), LinkId::new(2, 0));
+    let mut rig = Rig::connected(2, &view);
+    rig.break_link(socket);
+    while rig.client.endpoints().len() < 3 {
+        rig.advance(10);
+        for endpoint in wanted(&mut rig) {
+            rig.client.on_broken(LinkId::new(endpoint, 0), "nobody listens");
+        }
+    }
+    let mut tried = Vec::new();
+    while tried.len() < 2 {
+        rig.advance(10);
+        tried.extend(wanted(&mut rig));
+        assert!(rig.now < Tick(0) + Span::from_millis(5000), "both are tried, the second if the first is slow");
+    }
+    tried.sort();
+    assert_eq!(tried, [1, 2]);
+    rig.client.on_opened(by_view);
+    rig.client.on_opened(socket);
+    assert_eq!(greeted(&mut rig), [(by_view, true)]);
+    assert_eq!(closed(&mut rig), [1]);
+    rig.admit_as(by_view, 2, &view);
+    let connected: Vec<bool> = rig.client.endpoints().iter().map(|one| one.is_connected).collect();
+    assert_eq!(connected, [true, false, true]);
+    // The socket is of no use now.
+    rig.advance(20);
+    assert_eq!((wanted(&mut rig), closed(&mut rig)), (vec![], vec![]));
 }
 
 /// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must
