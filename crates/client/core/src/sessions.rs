@@ -211,7 +211,8 @@ impl Sessions {
             !member.address.is_empty() && !self.list.iter().any(|session| leads_to(session, member))
         };
         let members = net.routes.view().members();
-        let missing: Vec<_> = members.iter().filter(is_missing).map(|m| (m.address.clone(), m.node)).collect();
+        let missing: Vec<_> =
+            members.iter().filter(is_missing).map(|m| (m.address.clone(), m.node)).collect();
         for (address, node) in missing {
             let session = Session { node: Some(node), ..Session::new(address, false, net.now) };
             let is_member = |session: &Session| {

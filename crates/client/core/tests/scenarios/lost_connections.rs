@@ -382,7 +382,10 @@ fn a_data_node_that_comes_back_is_greeted_at_one_address() {
     while tried.len() < 2 {
         rig.advance(10);
         tried.extend(wanted(&mut rig));
-        assert!(rig.now < Tick(0) + Span::from_millis(5000), "both are tried, the second if the first is slow");
+        assert!(
+            rig.now < Tick(0) + Span::from_millis(5000),
+            "both are tried, the second if the first is slow"
+        );
     }
     tried.sort();
     assert_eq!(tried, [1, 2]);
