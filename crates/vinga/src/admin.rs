@@ -4,7 +4,7 @@ mod absent;
 pub mod arbitration;
 mod cluster_log;
 pub mod gone;
-mod leave;
+pub mod leave;
 mod output;
 mod parameters;
 mod place;
@@ -12,7 +12,7 @@ pub mod redo;
 mod reorganize;
 mod report;
 mod restart;
-mod rolling_restart;
+pub mod rolling_restart;
 pub mod show;
 mod status;
 mod stop;
@@ -21,6 +21,7 @@ mod tables;
 use crate::arguments::{ConnectArguments, whole};
 use crate::backup::{self, BackupArguments, OWN_DATABASE};
 use crate::columns;
+use crate::up::{self, NodeGroupArguments};
 use clap::{Args, Subcommand};
 use cluster_log::ClusterLogArguments;
 use place::{Configured, Place};
@@ -89,13 +90,17 @@ enum AdminCommand {
     },
     /// Restarts all data nodes, one after the other, as 'restart' does: the next one when the one before is back
     ///
-    /// It ends at the first one that does not come back.
+    /// It ends at the first one that does not come back. Management nodes that run in the cluster's folder are restarted
+    /// before; so all nodes have the configuration file as it is now.
     RollingRestart {
         /// Behind so many seconds a data node stops also if it has not left
         #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
               value_parser = whole(1..=leave::WAIT_MAX))]
         wait: u32,
     },
+    /// Adds data nodes to a cluster on this machine
+    #[command(subcommand)]
+    Add(AddCommand),
     /// Has partitions move, one after the other, until each node group has its share
     ///
     /// For a cluster to which a node group was added. Transactions go on. The data nodes do it by themselves: if this
@@ -182,6 +187,17 @@ enum AdminCommand {
     },
 }
 
+#[derive(Subcommand)]
+enum AddCommand {
+    /// Adds a node group, of as many data nodes as there are replicas; 'reorganize' moves partitions there
+    ///
+    /// Writes them into config.ini of the cluster's folder, restarts all nodes of the cluster as 'rolling-restart' does,
+    /// so that they know them, and starts them. No transaction is rolled back. If it fails on the way, the same command
+    /// goes on where it was.
+    #[command(name = "nodegroup")]
+    NodeGroup(NodeGroupArguments),
+}
+
 /// `database.table`; a table's own name may contain points.
 fn table_name(text: &str) -> Result<String, String> {
     match text.split_once('.') {
@@ -233,7 +249,13 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             restart::run(&cluster, *node, folder.as_ref(), *wait, json)
         }
         AdminCommand::RollingRestart { wait } => {
-            rolling_restart::run(&cluster, |node| local_folder(&place, node), *wait, json)
+            let folder = place.folder();
+            let (cluster, folder) = (&cluster, folder.as_deref());
+            let wanted = rolling_restart::Wanted { cluster, folder, wait: *wait, is_said: !json };
+            rolling_restart::run(&wanted, json)
+        }
+        AdminCommand::Add(AddCommand::NodeGroup(wanted)) => {
+            up::add_node_group(place.folder().as_deref(), &cluster, wanted, json)
         }
         AdminCommand::Reorganize { stop: true, .. } => reorganize::stop(&cluster, json),
         AdminCommand::Reorganize { no_wait, .. } => reorganize::run(&cluster, !no_wait, json),

@@ -28,7 +28,7 @@ const ANY_PORTS: Range<u16> = 10_000..32_000;
 const ANY_TRIES: usize = 10_000;
 
 /// Where the nodes of a cluster on one machine listen.
-const HOST: &str = "127.0.0.1";
+pub const HOST: &str = "127.0.0.1";
 
 /// The file of the key of a cluster on this machine, by an absolute path; makes it if there is none. The cluster's
 /// folder is there.
@@ -192,6 +192,19 @@ impl LockedFile<'_> {
         written.map_err(|error| self.of.failure("write", &error))
     }
 
+    /// Adds text at its end; all of it, or none.
+    ///
+    /// # Errors
+    /// A text: it can't be written.
+    pub fn append(&mut self, added: &str) -> Result<(), String> {
+        let before = self.file.metadata().map_err(|error| self.of.failure("look at", &error))?.len();
+        let written = self.file.write_all(added.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|error| {
+            let _ = self.file.set_len(before);
+            self.of.failure("write", &error)
+        })
+    }
+
     /// Removes the file, as nothing of what it has described was ever started; returns the text about that, and whether
     /// it could be removed.
     pub fn withdraw(&self, why: String) -> String {
@@ -226,6 +239,19 @@ fn listen(port: u16) -> Option<TcpListener> {
     TcpListener::bind((HOST, port)).ok()
 }
 
+/// Free ports for so many data nodes that are added to a cluster on this machine; not these.
+///
+/// # Errors
+/// A text: there are no such ports.
+pub fn more_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>, String> {
+    let free = (PORT..=u16::MAX).filter(|port| !taken.contains(port) && is_free(*port));
+    let ports: Vec<u16> = free.take(count).collect();
+    if ports.len() < count {
+        return Err(format!("there are no {count} free ports above {PORT}"));
+    }
+    Ok(ports)
+}
+
 /// A port for each of so many nodes.
 fn data_ports(count: usize, first: Option<u16>) -> Result<Vec<u16>, String> {
     match first {
@@ -253,14 +279,7 @@ fn data_ports(count: usize, first: Option<u16>) -> Result<Vec<u16>, String> {
                 None => Ok(ports),
             }
         }
-        None => {
-            let ports: Vec<u16> = (PORT..=u16::MAX).filter(|&port| is_free(port)).take(count).collect();
-            if ports.len() == count {
-                Ok(ports)
-            } else {
-                Err(format!("there are no {count} free ports above {PORT}"))
-            }
-        }
+        None => more_ports(count, &[]),
     }
 }
 

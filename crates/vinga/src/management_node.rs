@@ -122,6 +122,21 @@ pub fn wait(
     }
 }
 
+/// Stops the management node with this id; returns whether it was running.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn stop(cluster: &Path, node: u8) -> Result<bool, String> {
+    let folder = folder(cluster, node);
+    match data_node::stop_process(&name(node), &folder)? {
+        Stopped::Before | Stopped::InPause => return Ok(false),
+        Stopped::InOrder => {}
+        // There is nothing that it could have brought to disk.
+        Stopped::LeftAlone | Stopped::Otherwise(_) => folder.withdraw(),
+    }
+    Ok(true)
+}
+
 /// Stops all management nodes of a cluster; returns whether one was running.
 ///
 /// # Errors
@@ -129,15 +144,10 @@ pub fn wait(
 pub fn down(cluster: &Path) -> Result<bool, String> {
     let mut was_running = false;
     for node in numbers(cluster).unwrap_or_default() {
-        let folder = folder(cluster, node);
-        match data_node::stop_process(&name(node), &folder)? {
-            Stopped::Before | Stopped::InPause => continue,
-            Stopped::InOrder => {}
-            // There is nothing that it could have brought to disk.
-            Stopped::LeftAlone | Stopped::Otherwise(_) => folder.withdraw(),
+        if stop(cluster, node)? {
+            was_running = true;
+            say!("{} has stopped", name(node));
         }
-        was_running = true;
-        say!("{} has stopped", name(node));
     }
     Ok(was_running)
 }

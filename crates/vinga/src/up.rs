@@ -4,11 +4,14 @@ mod begun;
 mod down;
 mod first_start;
 mod messages;
+mod node_group;
 mod port_choice;
 mod several;
 mod started;
 
 pub use down::down;
+pub use node_group::{NodeGroupArguments, add_node_group};
+pub use several::{management_that_runs, restart_management};
 
 use crate::arguments::{FolderArgument, InstallationArguments, name_and_value, whole, with_key};
 use crate::cluster_file::{ClusterFile, Size};
@@ -217,11 +220,15 @@ impl DataNodes<'_> {
     /// The cluster of the folder has another number of data nodes than was asked for.
     fn other_number(&self, has: usize, said_by: &Path) -> String {
         format!(
-            "the cluster in {} has {has} data node{} ({}), and their number can't be changed in this version: leave \
-             --data-nodes out, or make another cluster in another --folder",
+            "the cluster in {} has {has} data node{} ({}): leave --data-nodes out; {}",
             self.cluster.display(),
             if has == 1 { "" } else { "s" },
-            said_by.display()
+            said_by.display(),
+            if has == 1 {
+                "one that began with one data node can't get more: make another cluster in another --folder"
+            } else {
+                "'vinga admin add nodegroup' adds some"
+            }
         )
     }
 

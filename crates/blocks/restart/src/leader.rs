@@ -290,6 +290,7 @@ impl Restart {
         let Some((_, joins)) = self.leader.request.take_if(|(asked, _)| *asked == request) else {
             return Some(());
         };
+        let mut pause = self.settings.retry;
         match (joins, reason) {
             (Some(node), ViewChangeRefusal::NotConnected) => {
                 cx.mark("newcomer has gone before it could join");
@@ -309,7 +310,7 @@ impl Restart {
             (Some(node), _) => {
                 cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
                 if is_of_candidate(reason) {
-                    self.pause_candidate(cx, node);
+                    pause = self.pause_candidate(cx, node).min(pause);
                 }
             }
             (None, _) => {}
@@ -320,13 +321,9 @@ impl Restart {
             self.release_schema(cx);
         }
         self.give_up_hand_over(cx);
-        self.begin_retry(cx);
+        // Nothing is asked for in the meantime.
+        self.leader.retry = Some(self.begin_timer(cx, pause));
         Some(())
-    }
-
-    /// Nothing is asked for in the meantime.
-    fn begin_retry(&mut self, cx: &mut Context<'_>) {
-        self.leader.retry = Some(self.begin_timer(cx, self.settings.retry));
     }
 
     /// Begins a timer, whose number it returns.
@@ -336,13 +333,15 @@ impl Restart {
         self.leader.timers
     }
 
-    /// A candidate was refused: it has the next attempt later and later, as each one holds schema changes.
-    fn pause_candidate(&mut self, cx: &mut Context<'_>, node: NodeId) {
-        let Some(candidate) = self.leader.candidates.get_mut(&node) else { return };
-        let pause = self.settings.pause_after(candidate.refusals);
+    /// A candidate was refused: it has the next attempt later and later, as each one holds schema changes. Returns how
+    /// much later.
+    fn pause_candidate(&mut self, cx: &mut Context<'_>, node: NodeId) -> Span {
+        let Some(candidate) = self.leader.candidates.get_mut(&node) else { return self.settings.retry };
+        let pause = self.settings.pause_of_candidate(candidate.refusals);
         candidate.refusals += 1;
         candidate.next = cx.now() + pause;
         cx.send_after(pause, CANDIDATE_TIMER);
+        pause
     }
 
     /// What was refused is asked for again.
@@ -465,19 +464,22 @@ mod tests {
         let mut president = President::new();
         president.connect(member(4, 1));
         let of_4 = |seconds: &[u64]| seconds.iter().map(|&second| (second, 4)).collect::<Vec<_>>();
-        let asked = president.asks(110, ViewChangeRefusal::NotAgreed);
-        assert_eq!(asked, of_4(&[0, 3, 9, 21, 45, 75, 105]));
+        let asked = president.asks(100, ViewChangeRefusal::NotAgreed);
+        assert_eq!(asked, of_4(&[0, 1, 2, 3, 4, 6, 9, 15, 27, 51, 81]));
         // Another one does not wait for it.
         president.connect(member(5, 1));
-        assert_eq!(president.asks(10, ViewChangeRefusal::NotAgreed), [(0, 5), (3, 5), (9, 5)]);
+        let asked = president.asks(6, ViewChangeRefusal::NotAgreed);
+        assert_eq!(asked, [0, 1, 2, 3, 4, 6].map(|second| (second, 5)));
         // It has new links: it waits for the end of the wait after the other's refusal.
         president.connect(member(4, 2));
-        assert_eq!(president.asks(1, ViewChangeRefusal::NotAgreed), [(1, 4)]);
+        assert_eq!(president.asks(2, ViewChangeRefusal::NotAgreed), [(2, 4)]);
+        // Until both wait for long.
+        president.asks(18, ViewChangeRefusal::NotAgreed);
         // Somebody is a member no more.
         president.0.lose_node(NodeId(3));
-        let nodes: Vec<u8> =
-            president.asks(7, ViewChangeRefusal::NotAgreed).into_iter().map(|(_, node)| node).collect();
-        assert_eq!(nodes, [5, 4]);
+        let asked = president.asks(5, ViewChangeRefusal::NotAgreed);
+        let nodes: Vec<u8> = asked.into_iter().map(|(_, node)| node).take(2).collect();
+        assert_eq!(nodes, [4, 5], "in turn");
     }
 
     #[test]

@@ -57,10 +57,23 @@ pub struct Settings {
 /// The longest pause between attempts of which nothing comes: each one keeps others waiting.
 const PAUSE_MAX: Span = Span::from_millis(30_000);
 
+/// What part of the usual pause the first one is of a data node that could not join.
+const FIRST_PAUSE_PART: u64 = 32;
+
 impl Settings {
     /// The pause behind an attempt of which nothing came, as nothing came of so many before it.
     fn pause_after(&self, failures: u32) -> Span {
-        Span((self.retry.0 << failures.min(16)).min(PAUSE_MAX.0).max(self.retry.0))
+        self.doubled(self.retry, failures)
+    }
+
+    /// The same for a data node that could not join. The first pauses are short: most often one of the members has not
+    /// noticed yet that it is connected, and has a moment later.
+    fn pause_of_candidate(&self, refusals: u32) -> Span {
+        self.doubled(Span((self.retry.0 / FIRST_PAUSE_PART).max(1)), refusals)
+    }
+
+    fn doubled(&self, first: Span, times: u32) -> Span {
+        Span((first.0 << times.min(20)).min(PAUSE_MAX.0.max(self.retry.0)))
     }
 }
 

@@ -17,7 +17,7 @@
 //! `ArbitrationRequest` and its answers, the same that the block of the data node exchanges with its driver, are in
 //! [`crate::agreement`]. The protocols are described in `docs/protocols/agreement.md` and `arbitrators.md` there.
 
-use crate::formation::{check_cluster, check_protocol};
+use crate::formation::{check_cluster, check_protocol, extends};
 use crate::frame::Frame;
 use crate::{ErrorCode, cold};
 use alloc::string::{String, ToString};
@@ -35,7 +35,7 @@ pub struct ArbitratorHello {
     /// The cluster's name.
     pub cluster: String,
     /// The data nodes that the sender is configured with, in order of id, with their node groups. Both sides must know
-    /// the same.
+    /// the same, but that one of them may know more: data nodes were added to its configuration.
     pub data_nodes: Vec<(NodeId, u16)>,
     /// The sender.
     pub node: NodeId,
@@ -50,7 +50,9 @@ impl ArbitratorHello {
         check_protocol(frame)?;
         let hello: Self = cold::read(frame)
             .ok_or_else(|| (ErrorCode::BadHandshake, "the greeting can't be read".to_string()))?;
-        check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
+        let is_extended = extends(&own.data_nodes, &hello.data_nodes);
+        let theirs = if is_extended { &own.data_nodes } else { &hello.data_nodes };
+        check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, theirs))?;
         Ok(hello)
     }
 }

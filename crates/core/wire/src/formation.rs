@@ -61,6 +61,13 @@ pub fn check_cluster(
     Ok(())
 }
 
+/// Whether one of two lists of data nodes, with their node groups, is the other one and more: data nodes were added to
+/// a configuration, and one of two nodes was not started since.
+pub fn extends(one: &[(NodeId, u16)], other: &[(NodeId, u16)]) -> bool {
+    let (few, many) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    few.len() < many.len() && few.iter().all(|node| many.contains(node))
+}
+
 /// Where a data node listens, as a configuration has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConfiguredPlace {
@@ -142,7 +149,7 @@ pub struct NodeHello {
     /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the
     /// other, and how long that one waits before it goes on alone, are counted in it.
     pub heartbeat_interval: u64,
-    /// The configuration that it was handed out. Two nodes that were must have the same, if they know the same nodes.
+    /// The configuration that it was handed out. Nodes that begin together must have the same, if they were handed one.
     pub configuration: ConfigurationStamp,
     /// The sender.
     pub member: Member,

@@ -259,6 +259,13 @@ impl Arbitration {
         matches!(self.state, State::Lost | State::Nobody).then(|| self.describe())
     }
 
+    /// Why a management node does not decide yet, but may in a moment: it was just started, say. In a sentence.
+    pub fn delay(&self) -> Option<String> {
+        let is_pending =
+            matches!(self.state, State::Lost | State::Nobody | State::Forgotten | State::Silent(_));
+        is_pending.then(|| self.describe())
+    }
+
     /// For programs.
     pub fn as_json(&self) -> Value {
         json!({

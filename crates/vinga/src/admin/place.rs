@@ -155,7 +155,10 @@ impl<'a> Place<'a> {
 
 impl Configured {
     /// Those of a cluster's folder: by its file, or else the one data node that is there.
-    fn in_folder(cluster: &Path) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// A text: the folder or the file can't be read, or the file has errors.
+    pub fn in_folder(cluster: &Path) -> Result<Self, String> {
         let file = ClusterFile::of(cluster);
         let here = data_node::numbers(cluster)
             .map_err(|error| format!("cannot look into {}: {error}", cluster.display()))?;

@@ -1,40 +1,87 @@
 //! `vinga admin rolling-restart`: restarts all data nodes, one after the other, so that nobody notices.
 //!
 //! The next one stops when the one before is a full member again and has its share of the primaries. The one that leads
-//! the cluster is the last: so the lead moves once.
+//! the cluster is the last: so the lead moves once. Management nodes in the cluster's folder are restarted before: so
+//! all nodes have the configuration file as it is then.
 
+use super::arbitration::Arbitration;
+use super::place::Configured;
 use super::restart::{Restarted, restart};
+use super::show::Management;
 use crate::data_node::LOOK_PAUSE;
+use crate::up;
 use crate::waiting::Waiting;
 use serde_json::json;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{DataNode, NodeId};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{complain, say};
 
-/// Restarts all data nodes that are members now. `folder`: the folder of one, if that is on this machine.
+/// How long it may take until the data nodes have chosen a management node that was started again: they look for one in
+/// each heartbeat interval.
+const ARBITRATION_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is restarted.
+pub struct Wanted<'a> {
+    /// The cluster, of which all data nodes are that are members now.
+    pub cluster: &'a Cluster,
+    /// The cluster's folder, if that is on this machine: its management nodes are restarted before the data nodes.
+    pub folder: Option<&'a Path>,
+    /// How long one may take to leave, in seconds, at most.
+    pub wait: u32,
+    /// Whether each that has come back is said.
+    pub is_said: bool,
+}
+
+/// Restarts all nodes, and says which.
 ///
 /// # Errors
 /// A text: the cluster can't do without each of them in turn, or one has failed; then the others are left as they are.
-pub fn run(
-    cluster: &Cluster,
-    folder: impl Fn(NodeId) -> Option<NodeFolder>,
-    wait: u32,
-    json: bool,
-) -> Result<(), String> {
+pub fn run(wanted: &Wanted<'_>, json: bool) -> Result<(), String> {
     let begun = Instant::now();
+    let Done { management, data } = restart_all(wanted)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if json {
+        let nodes: Vec<_> = data.iter().map(Restarted::as_json).collect();
+        say!("{}", json!({ "restarted": nodes, "management": management, "seconds": seconds }));
+    } else {
+        say!("all {} data nodes are restarted, in {seconds:.2} s", data.len());
+    }
+    Ok(())
+}
+
+/// What was restarted.
+pub struct Done {
+    /// Management nodes.
+    management: Vec<u8>,
+    /// Data nodes, in their order.
+    data: Vec<Restarted>,
+}
+
+/// Restarts all nodes.
+///
+/// # Errors
+/// A text, as of [`run`].
+pub fn restart_all(wanted: &Wanted<'_>) -> Result<Done, String> {
+    let &Wanted { cluster, folder, wait, is_said } = wanted;
     let members = cluster.data_node_states();
     check(&members)?;
+    let management = match folder {
+        Some(folder) => restart_management(cluster, folder, is_said)?,
+        None => Vec::new(),
+    };
     let order = DataNode::in_rolling_order(&members);
-    let mut done: Vec<Restarted> = Vec::new();
+    let mut data: Vec<Restarted> = Vec::new();
     for (at, &node) in order.iter().enumerate() {
-        let result = restart(cluster, node, folder(node).as_ref(), wait);
+        let own = folder.map(|folder| NodeFolder::new(folder, node.0)).filter(|own| own.path().is_dir());
+        let result = restart(cluster, node, own.as_ref(), wait);
         let restarted = result.map_err(|why| stopped_at(&why, &order[..at], &order[at..]))?;
-        if !json {
+        if is_said {
             say!("{}", restarted.describe());
         }
-        done.push(restarted);
+        data.push(restarted);
         if !await_primaries(cluster, Duration::from_secs(wait.into())) {
             // They need not be: another data node leaves by moving its own.
             complain!(
@@ -42,14 +89,31 @@ pub fn run(
             );
         }
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    if json {
-        let nodes: Vec<_> = done.iter().map(Restarted::as_json).collect();
-        say!("{}", json!({ "restarted": nodes, "seconds": seconds }));
-    } else {
-        say!("all {} data nodes are restarted, in {seconds:.2} s", done.len());
+    Ok(Done { management, data })
+}
+
+/// Restarts the management nodes of a folder that run there, one after the other; returns which. Each has the file as
+/// it is now. The next one stops when somebody arbitrates again.
+fn restart_management(cluster: &Cluster, folder: &Path, is_said: bool) -> Result<Vec<u8>, String> {
+    let restarted = up::management_that_runs(folder);
+    for &node in &restarted {
+        let address = up::restart_management(folder, node)
+            .map_err(|why| format!("no data node was restarted: {why}"))?;
+        if is_said {
+            say!("management node {node} is started again, on {address}");
+        }
+        let mut waiting = Waiting::begin();
+        let configured = Configured::in_folder(folder)?;
+        while let Some(delay) = Arbitration::of(cluster, Some(&Management::look_at(&configured))).delay() {
+            if waiting.elapsed() >= ARBITRATION_PATIENCE {
+                complain!("{delay}; data nodes are restarted all the same");
+                break;
+            }
+            waiting.say_from_time_to_time(|| format!("waiting until a management node arbitrates: {delay}"));
+            std::thread::sleep(LOOK_PAUSE);
+        }
     }
-    Ok(())
+    Ok(restarted)
 }
 
 /// Each needs another one with the same rows.

@@ -123,6 +123,11 @@ pub struct Management {
 }
 
 impl Management {
+    /// Asks all of a cluster.
+    pub fn look_at(configured: &Configured) -> Vec<Management> {
+        configured.management.iter().map(Management::look).collect()
+    }
+
     /// Looks whether it answers.
     fn look(configured: &ConfiguredManagement) -> Management {
         let ConfiguredManagement { node, address, .. } = configured;
@@ -174,8 +179,7 @@ pub fn run(cluster: &Cluster, configured: Option<&Configured>, json: bool) -> Re
     let lost = cluster.info(InfoTable::LostNodes).map_err(|error| error.to_string())?;
     nodes.extend(gone::all(&nodes, &lost, configured));
     nodes.sort_by_key(|node| (!node.is_data(), node.id));
-    let management: Option<Vec<Management>> =
-        configured.map(|configured| configured.management.iter().map(Management::look).collect());
+    let management: Option<Vec<Management>> = configured.map(Management::look_at);
     let arbitration = Arbitration::of(cluster, management.as_deref());
     if json {
         say!("{}", as_json(&nodes, &arbitration, management.as_deref()));

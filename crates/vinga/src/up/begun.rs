@@ -79,8 +79,11 @@ impl Begun {
         groups
     }
 
-    fn same_groups(&self, file: &Begun) -> bool {
-        self.by_group() == file.by_group()
+    /// Whether a file has all these data nodes, in the same node groups. It may have more.
+    fn stands_in(&self, file: &Begun) -> bool {
+        self.nodes
+            .iter()
+            .all(|(node, begin)| file.nodes.get(node).is_some_and(|one| one.group == begin.group))
     }
 
     fn describe(&self) -> String {
@@ -91,14 +94,14 @@ impl Begun {
 
     /// Whether management nodes with this file decide between these data nodes.
     pub fn is_of(&self, file: &DataNodes) -> bool {
-        self.same_groups(&Begun::now(file))
+        self.stands_in(&Begun::now(file))
     }
 
-    /// In sentences what a file has otherwise.
+    /// In sentences what a file has otherwise, but for data nodes that were added.
     pub fn differences(&self, file: &DataNodes) -> Vec<String> {
         let file = Begun::now(file);
         let mut differences = Vec::new();
-        if !self.same_groups(&file) {
+        if !self.stands_in(&file) {
             differences.push(format!(
                 "the data nodes (node groups) of the cluster that runs are {}, and those of the file {}",
                 self.describe(),
@@ -174,7 +177,11 @@ pub mod tests {
             ]
         );
         let more = with(2, &[(1, 71), (2, 72), (5, 75), (6, 76)]);
-        assert!(running.differences(&more)[0].ends_with("1 (0), 2 (0), 5 (1), 6 (1) with NoOfReplicas=2"));
+        assert!(running.is_of(&more) && running.differences(&more).is_empty(), "they can be added");
+        let less = with(1, &[(1, 71)]);
+        assert!(
+            !running.is_of(&less) && running.differences(&less)[0].ends_with("1 (0) with NoOfReplicas=1")
+        );
         let elsewhere = with(2, &[(1, 71), (2, 79)]);
         assert!(running.is_of(&elsewhere));
         assert_eq!(

@@ -29,11 +29,6 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         say!("data node {id} {state} on {address}{joined}");
     }
     let nodes = &running.begun;
-    for id in &running.added {
-        say!(
-            "data node {id} does not run: it was added to the file, and the cluster that runs has no such data node"
-        );
-    }
     let (all, replicas, groups) = (nodes.count(), nodes.replicas(), nodes.groups());
     let group = if groups == 1 { "group" } else { "groups" };
     let how_many = match running.nodes.len() {

@@ -48,8 +48,6 @@ pub struct Running {
     pub nodes: Vec<(u8, String, bool)>,
     /// Those that have joined the others, which ran: started by this command, or by their parents meanwhile.
     pub joined: Vec<u8>,
-    /// Those of the file that the cluster which runs has never had.
-    pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
     /// That no management node decides between the data nodes, in a sentence, if they say so.
@@ -169,6 +167,15 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
         addresses.push((id, address));
         started.take_over(one);
     }
+    let stays_out = |id: &&u8| !joined.contains(*id);
+    let left_out: Vec<String> = plan.added.iter().filter(stays_out).map(u8::to_string).collect();
+    if !left_out.is_empty() {
+        failures.push(format!(
+            "data nodes that were added to the file do not run: {}. They can join when all nodes that run have been started \
+             again with it: 'vinga admin rolling-restart' does that, and then 'vinga up' starts them",
+            left_out.join(", ")
+        ));
+    }
     addresses.sort_unstable();
     let mut warnings = management_started.warnings();
     warnings.extend(started.warnings());
@@ -193,7 +200,6 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
         begun,
         nodes,
         joined,
-        added: plan.added,
         management,
         undecided,
         failures,
@@ -227,6 +233,28 @@ fn start_management(
     addresses.collect()
 }
 
+/// The management nodes of a cluster's folder that run there.
+pub fn management_that_runs(cluster: &Path) -> Vec<u8> {
+    let runs = |id: &u8| matches!(management_node::folder(cluster, *id).running(), Ok(Some(_)));
+    management_node::numbers(cluster).unwrap_or_default().into_iter().filter(runs).collect()
+}
+
+/// Stops a management node of a cluster's folder, and starts it with the file as it is now; returns its address.
+///
+/// # Errors
+/// A text: the file has errors, and nothing was stopped; or it does not start again.
+pub fn restart_management(cluster: &Path, id: u8) -> Result<String, String> {
+    let file = ClusterFile::of(cluster);
+    let ids = file.read()?.map(|found| found.data_node_ids()).unwrap_or_default();
+    let wanted = Wanted { cluster, file: &file, ids: &ids, management: &[id], parameters: &[] };
+    check(&wanted)?;
+    management_node::stop(cluster, id)?;
+    let mut started = Started::default();
+    let addresses = start_management(&wanted, &[id], &mut started)?;
+    started.keep();
+    Ok(addresses.into_iter().map(|(_, address)| address).collect())
+}
+
 /// Which data nodes are started.
 #[derive(PartialEq, Eq, Debug)]
 struct Plan {
@@ -238,7 +266,7 @@ struct Plan {
     joining: Vec<u8>,
     /// Those that do so already, or that their parents are about to start again.
     starting: Vec<u8>,
-    /// Those of the file that the cluster which runs has never had: they are not started.
+    /// Those of `joining` that the cluster which runs has never had.
     added: Vec<u8>,
 }
 
@@ -256,15 +284,16 @@ impl Plan {
             };
         }
         let begun = begun();
-        let (joining, added) =
-            ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.may_have(id, file)));
+        let joining: Vec<u8> = ended.collect();
+        let is_added = |id: &&u8| begun.as_ref().is_some_and(|begun| !begun.may_have(**id, file));
+        let added = joining.iter().filter(is_added).copied().collect();
         let starting = found.iter().filter(|(_, found)| *found == Found::Starting).map(|&(id, _)| id);
         Plan { others_run: true, first: Vec::new(), joining, starting: starting.collect(), added }
     }
 
     /// Whether this node is waited for together with those that begin.
     fn awaits(&self, id: u8) -> bool {
-        ![&self.joining, &self.starting, &self.added].iter().any(|apart| apart.contains(&id))
+        ![&self.joining, &self.starting].iter().any(|apart| apart.contains(&id))
     }
 }
 
@@ -418,14 +447,14 @@ mod tests {
 
     /// The members need not have seen it leave: they may have come back since.
     #[test]
-    fn one_of_which_nobody_knows_any_more_joins_and_one_that_was_added_does_not() {
+    fn one_of_which_nobody_knows_any_more_is_none_that_was_added() {
         let file = with(3, &[(1, 71), (2, 72), (3, 73), (4, 74), (5, 75), (6, 76)]);
         let ready = || Found::Ready("127.0.0.1:1".into());
         let ended = [3, 4, 5, 6].map(|id| (id, Found::Ended));
         let found: Vec<(u8, Found)> = [(1, ready()), (2, ready())].into_iter().chain(ended).collect();
         let known = || Some(begun(&[(1, 0, "127.0.0.1:71"), (2, 0, "127.0.0.1:72")]));
         let plan = Plan::of(&found, &file, known);
-        assert_eq!((&plan.joining[..], &plan.added[..]), (&[3][..], &[4, 5, 6][..]));
+        assert_eq!((&plan.joining[..], &plan.added[..]), (&[3, 4, 5, 6][..], &[4, 5, 6][..]));
     }
 
     /// Waits for the only data node of a folder, for ten milliseconds, and until the other thread is done.

@@ -10,13 +10,13 @@ use vinga::blocking::Cluster;
 use vinga::{ColumnType, Lock, NewTable, NodeId, Record, Value};
 use vinga_runtime::node_folder::NodeFolder;
 
-fn connect(folder: &Folder, nodes: &[u8]) -> Cluster {
+pub fn connect(folder: &Folder, nodes: &[u8]) -> Cluster {
     Cluster::connect(&folder.addresses(nodes.iter().copied())).expect("they admit us")
 }
 
 /// What a command prints as JSON.
 #[track_caller]
-fn json(folder: &Folder, what: &[&str]) -> Json {
+pub fn json(folder: &Folder, what: &[&str]) -> Json {
     let output = folder.command("admin").args(what).arg("--json").output().expect("the binary runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what:?}: {said}");
@@ -24,7 +24,7 @@ fn json(folder: &Folder, what: &[&str]) -> Json {
 }
 
 #[track_caller]
-fn refused(folder: &Folder, what: &[&str]) -> String {
+pub fn refused(folder: &Folder, what: &[&str]) -> String {
     let (ok, text) = folder.run("admin", what);
     assert!(!ok, "{what:?}: {text}");
     text

@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_clients;
 mod cluster_key;
 mod cluster_kills;
+mod growing;
 mod histories;
 mod leaving;
 mod loads;

@@ -266,7 +266,7 @@ fn the_number_of_data_nodes_stays() {
     assert!(!ok && text.contains("has 1 data node (") && text.contains("node-1"), "{text}");
     assert!(folder.run("down", &[]).0);
     let (ok, text) = folder.up(&["--data-nodes", "2"]);
-    assert!(!ok && text.contains("their number can't be changed in this version"), "{text}");
+    assert!(!ok && text.contains("one that began with one data node can't get more"), "{text}");
     // Two.
     let folder = Folder::new();
     let (ports, held) = ports();

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use vinga_base::NodeId;
 use vinga_key::NotProven;
-use vinga_wire::formation::{Known, NodeHello, check_cluster, check_places, check_protocol};
+use vinga_wire::formation::{Known, NodeHello, check_cluster, check_places, check_protocol, extends};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -56,8 +56,8 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
 }
 
 /// What is checked about another node's greeting: it must come from the same cluster. `runs`: one of both is a member
-/// of a cluster that runs. Then data nodes may have been added to the configuration of one of them: it was started
-/// again since.
+/// of a cluster that runs. Then the configuration may have been changed before the other one was started: data nodes
+/// may have been added, and parameters may be others, but for those that are compared here.
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello, runs: bool) -> Result<(), Refused> {
     let is_extended = runs && extends(&own.data_nodes, &hello.data_nodes);
     let (here, there) = if is_extended { common(own, hello) } else { (own.known(), hello.known()) };
@@ -72,8 +72,8 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello, runs: bool) -> Result<()
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     let (ours, theirs) = (own.configuration, hello.configuration);
-    // One that has read a file of its own is compared by what follows only, and so is one with other data nodes.
-    if !is_extended && ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
+    // One that has read a file of its own is compared by what follows only.
+    if !runs && ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
         let detail = other_configuration((own.member.node, ours.generation), (node, theirs.generation));
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
@@ -95,12 +95,6 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello, runs: bool) -> Result<()
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     Ok(())
-}
-
-/// Whether one of two lists of data nodes is the other one and more.
-fn extends(one: &[(NodeId, u16)], other: &[(NodeId, u16)]) -> bool {
-    let (few, many) = if one.len() < other.len() { (one, other) } else { (other, one) };
-    few.len() < many.len() && few.iter().all(|node| many.contains(node))
 }
 
 /// What both know of the data nodes that both are configured with.
@@ -225,11 +219,9 @@ mod tests {
         let why = check(&added, &old, true).expect_err("it does not know that one");
         assert!(why.detail.contains("start that one again first"), "{}", why.detail);
         assert_eq!(code(&added, &new, true), None);
-        assert_eq!(
-            code(&hello_of(2, 2, 2), &old, true),
-            other,
-            "it has the same data nodes and another digest"
-        );
+        let changed = hello_of(2, 2, 2);
+        assert_eq!(code(&changed, &old, true), None, "data nodes are restarted one after the other");
+        assert_eq!(code(&changed, &old, false), other, "they begin together");
         let mut moved = new.clone();
         moved.places[0].port = 9;
         assert_eq!(code(&moved, &old, true), other, "data node 1 is somewhere else");

@@ -1,0 +1,273 @@
+//! `vinga admin add nodegroup`: a cluster on this machine gets one more node group.
+//!
+//! The data nodes of the group are written into the cluster's file; all nodes are restarted one after the other, as a
+//! node admits only those that it knows; then they are started, and join. The file is locked all the time. A command
+//! that has failed on the way is given again: it goes on with data nodes that stand in the file and are not in the
+//! cluster, and adds no others.
+
+use super::begun::Begun;
+use super::port_choice::PortChoice;
+use super::several::{self, Wanted};
+use crate::admin::{leave, rolling_restart};
+use crate::arguments::{name_and_value, whole};
+use crate::cluster_file::{ClusterFile, HOST, more_ports};
+use clap::Args;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+use vinga::NodeId;
+use vinga::blocking::Cluster;
+use vinga_config::configuration::Configuration;
+use vinga_config::data_nodes::DataNodes;
+use vinga_config::file::ConfigFile;
+use vinga_config::parameters::Parameter;
+use vinga_datanode::this_machine;
+use vinga_runtime::say;
+
+/// The greatest id of a data node.
+const ID_MAX: u8 = 144;
+
+/// What a data node has at least as `DataMemory`, in MiB.
+const MEMORY_MIN: u64 = 16;
+
+/// `vinga admin add nodegroup`.
+#[derive(Args)]
+pub struct NodeGroupArguments {
+    /// A parameter of its data nodes, which is written into the file (may be given several times); docs/configuration.md
+    /// lists them
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    parameters: Vec<(String, String)>,
+    /// Behind so many seconds a data node that is restarted stops also if it has not left
+    #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
+          value_parser = whole(1..=leave::WAIT_MAX))]
+    wait: u32,
+}
+
+/// Adds a node group to the cluster in this folder; `None` if it was found in another way.
+///
+/// # Errors
+/// A text: it can't be added, or something has failed on the way.
+pub fn add_node_group(
+    folder: Option<&Path>,
+    cluster: &Cluster,
+    wanted: &NodeGroupArguments,
+    json: bool,
+) -> Result<(), String> {
+    let begun = Instant::now();
+    let folder = folder.ok_or(
+        "a node group is added to the cluster of a folder on this machine (--folder). For one on several machines \
+         docs/operations.md has the steps",
+    )?;
+    let file = ClusterFile::of(folder);
+    // Both until the data nodes run.
+    let _ports = PortChoice::begin();
+    let mut locked = file.lock()?;
+    let found = read(&file)?;
+    let missing = not_in_cluster(&found, cluster)?;
+    let goes_on = !missing.is_empty();
+    if goes_on && !wanted.parameters.is_empty() {
+        return Err(format!(
+            "{} has data nodes that are not in the cluster, {}, and this command goes on with these: leave --set out, or \
+             change their parameters there",
+            file.path().display(),
+            list(&missing)
+        ));
+    }
+    let ids = if goes_on {
+        missing
+    } else {
+        let group = Group::of(&found, cluster)?;
+        locked.append(&group.describe(&file, &wanted.parameters)?)?;
+        group.ids
+    };
+    if !json {
+        say!("data nodes {} stand in {}", list(&ids), file.path().display());
+    }
+    let start = Start { folder, file: &file, ids: &ids, json };
+    // Those that run may know them already.
+    let are_there = goes_on && start.run().is_ok();
+    if !are_there {
+        let restarted =
+            rolling_restart::Wanted { cluster, folder: Some(folder), wait: wanted.wait, is_said: !json };
+        rolling_restart::restart_all(&restarted).and_then(|_| start.run()).map_err(|why| {
+            format!("{why}\nthe same command goes on with data nodes {}, without --set", list(&ids))
+        })?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    if json {
+        say!("{}", json!({ "data_nodes": ids, "were_in_file": goes_on, "seconds": seconds }));
+    } else {
+        say!("the cluster has them, after {seconds:.2} s; 'vinga admin reorganize' moves partitions there");
+        if goes_on {
+            say!("they stood in the file before: no other node group was added");
+        }
+    }
+    Ok(())
+}
+
+fn list(ids: &[u8]) -> String {
+    ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A file with its data nodes.
+struct Read {
+    text: String,
+    data_nodes: DataNodes,
+    management: Vec<u8>,
+    ports: Vec<u16>,
+}
+
+fn read(file: &ClusterFile) -> Result<Read, String> {
+    let path = file.path().display().to_string();
+    let text =
+        std::fs::read_to_string(file.path()).map_err(|error| format!("cannot read {path}: {error}"))?;
+    let found = ConfigFile::parse(&path, &text);
+    if found.data_node_ids().len() < 2 {
+        return Err(format!(
+            "{path} does not describe several data nodes: a cluster that began with one can't get more. Make another one \
+             ('vinga up --data-nodes N --replicas R', in another --folder)"
+        ));
+    }
+    let nodes =
+        vinga_config::ConfiguredNodes::new(&found, &this_machine()).map_err(|errors| errors.to_string())?;
+    let ports = nodes.data_nodes.all().iter().map(|node| node.port);
+    let ports = ports.chain(nodes.management_nodes.iter().map(|node| node.port)).collect();
+    Ok(Read { text, data_nodes: nodes.data_nodes, management: found.management_node_ids(), ports })
+}
+
+/// The data nodes of the file that are not in the cluster: they were added before, or have ended.
+fn not_in_cluster(file: &Read, cluster: &Cluster) -> Result<Vec<u8>, String> {
+    let running = Begun::of_running(cluster).ok_or("the data nodes do not say with what they have begun")?;
+    if let Some(difference) = running.differences(&file.data_nodes).first() {
+        return Err(format!("the file does not describe the cluster that runs: {difference}"));
+    }
+    let members = cluster.data_nodes();
+    let ids = file.data_nodes.all().iter().map(|one| one.node);
+    Ok(ids.filter(|&id| !members.contains(&NodeId(id))).collect())
+}
+
+/// A node group that is to be added.
+struct Group<'a> {
+    file: &'a Read,
+    group: u16,
+    ids: Vec<u8>,
+    ports: Vec<u16>,
+}
+
+impl<'a> Group<'a> {
+    fn of(file: &'a Read, cluster: &Cluster) -> Result<Self, String> {
+        let replicas = file.data_nodes.replicas();
+        if replicas < 2 {
+            return Err(
+                "each row is on one data node (NoOfReplicas=1): data nodes can't be restarted one after the other, nor can \
+                 partitions move. Nothing was changed"
+                    .to_owned(),
+            );
+        }
+        let groups = cluster.node_groups();
+        let partitions: usize = groups.iter().map(|group| group.partitions).sum();
+        if usize::from(file.data_nodes.groups()) >= partitions {
+            return Err(format!(
+                "there are {} node groups, and {partitions} partitions, of which each node group has one at least: \
+                 NoOfFragmentLogParts says how many a cluster begins with. Nothing was changed",
+                file.data_nodes.groups()
+            ));
+        }
+        let taken: Vec<u8> =
+            file.data_nodes.all().iter().map(|one| one.node).chain(file.management.iter().copied()).collect();
+        let ids: Vec<u8> =
+            (1..=ID_MAX).filter(|id| !taken.contains(id)).take(usize::from(replicas)).collect();
+        if ids.len() < usize::from(replicas) {
+            return Err(format!("data nodes have the ids 1 to {ID_MAX}, and {} are free", ids.len()));
+        }
+        let ports = more_ports(ids.len(), &file.ports)?;
+        Ok(Group { file, group: file.data_nodes.groups(), ids, ports })
+    }
+
+    /// Their sections of the file, which is good with them.
+    fn describe(&self, file: &ClusterFile, parameters: &[(String, String)]) -> Result<String, String> {
+        let text = self.sections(parameters, None);
+        let memory = self.check(file, &text)?;
+        let is_given = |(name, _): &(String, String)| Parameter::named(name) == Ok(Parameter::DataMemory);
+        if parameters.iter().any(is_given) {
+            return Ok(text);
+        }
+        // By default each data node takes up to a quarter of the machine's memory.
+        let others: u64 =
+            memory.iter().filter(|(id, _)| !self.ids.contains(id)).map(|(_, memory)| memory).sum();
+        let own: u64 = memory.iter().filter(|(id, _)| self.ids.contains(id)).map(|(_, memory)| memory).sum();
+        let all_max = this_machine().memory_bytes / 4 * 3;
+        if others + own <= all_max {
+            return Ok(text);
+        }
+        let each = (all_max.saturating_sub(others) / self.ids.len() as u64 >> 20).max(MEMORY_MIN);
+        let text = self.sections(parameters, Some(each));
+        self.check(file, &text).map(|_| text)
+    }
+
+    fn sections(&self, parameters: &[(String, String)], memory: Option<u64>) -> String {
+        let mut text = String::new();
+        if !self.file.text.ends_with('\n') {
+            text.push('\n');
+        }
+        let host = self.file.data_nodes.all().first().map_or(HOST, |one| one.host.as_str());
+        for (id, port) in self.ids.iter().zip(&self.ports) {
+            let _ = write!(
+                text,
+                "\n[ndbd]\nNodeId={id}\nNodeGroup={}\nHostName={host}\nServerPort={port}\n",
+                self.group
+            );
+            if let Some(memory) = memory {
+                let _ = writeln!(
+                    text,
+                    "# All data nodes together: three quarters of the machine's memory.\nDataMemory={memory}M"
+                );
+            }
+            for (name, value) in parameters {
+                let _ = writeln!(text, "{name}={value}");
+            }
+        }
+        text
+    }
+
+    /// Each data node's `DataMemory`, in bytes, by the file with this text added.
+    fn check(&self, file: &ClusterFile, added: &str) -> Result<Vec<(u8, u64)>, String> {
+        let name = format!("{} with the node group added", file.path().display());
+        let whole = ConfigFile::parse(&name, &format!("{}{added}", self.file.text));
+        let memory = whole.data_node_ids().into_iter().map(|id| {
+            let own = id.to_string();
+            let configuration =
+                Configuration::new(Some(&whole), &[(Parameter::NodeId.name(), &own)], &this_machine());
+            let configuration = configuration.map_err(|errors| errors.to_string())?;
+            Ok((id, configuration.parameters.integer(Parameter::DataMemory)))
+        });
+        memory.collect()
+    }
+}
+
+/// Data nodes that are started.
+struct Start<'a> {
+    folder: &'a Path,
+    file: &'a ClusterFile,
+    ids: &'a [u8],
+    json: bool,
+}
+
+impl Start<'_> {
+    /// Starts them, and all else of the file that does not run.
+    fn run(&self) -> Result<(), String> {
+        let &Start { folder, file, ids, json } = self;
+        let found = file.read()?.ok_or_else(|| format!("{} is gone", file.path().display()))?;
+        let (all, management) = (found.data_node_ids(), found.management_node_ids());
+        let wanted = Wanted { cluster: folder, file, ids: &all, management: &management, parameters: &[] };
+        let running = several::start(&wanted)?;
+        if !running.failures.is_empty() {
+            return Err(running.failures.join("\n"));
+        }
+        for (id, address, _) in running.nodes.iter().filter(|(id, ..)| !json && ids.contains(id)) {
+            say!("data node {id} is ready on {address}: it has joined the others");
+        }
+        Ok(())
+    }
+}
