@@ -90,8 +90,8 @@ enum AdminCommand {
     },
     /// Restarts all data nodes, one after the other, as 'restart' does: the next one when the one before is back
     ///
-    /// It ends at the first one that does not come back. Management nodes that run in the cluster's folder are restarted
-    /// before; so all nodes have the configuration file as it is now.
+    /// It ends at the first one that does not come back. Management nodes that run in the cluster's folder are
+    /// restarted before; so all nodes have the configuration file as it is now.
     RollingRestart {
         /// Behind so many seconds a data node stops also if it has not left
         #[arg(long, value_name = "SECONDS", default_value = leave::WAIT,
@@ -191,9 +191,9 @@ enum AdminCommand {
 enum AddCommand {
     /// Adds a node group, of as many data nodes as there are replicas; 'reorganize' moves partitions there
     ///
-    /// Writes them into config.ini of the cluster's folder, restarts all nodes of the cluster as 'rolling-restart' does,
-    /// so that they know them, and starts them. No transaction is rolled back. If it fails on the way, the same command
-    /// goes on where it was.
+    /// Writes them into config.ini of the cluster's folder, restarts all nodes of the cluster as 'rolling-restart'
+    /// does, so that they know them, and starts them. No transaction is rolled back. If it fails on the way, the same
+    /// command goes on where it was.
     #[command(name = "nodegroup")]
     NodeGroup(NodeGroupArguments),
 }

@@ -34,8 +34,8 @@ const MEMORY_MIN: u64 = 16;
 /// `vinga admin add nodegroup`.
 #[derive(Args)]
 pub struct NodeGroupArguments {
-    /// A parameter of its data nodes, which is written into the file (may be given several times); docs/configuration.md
-    /// lists them
+    /// A parameter of its data nodes, which is written into the file (may be given several times);
+    /// docs/configuration.md lists them
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = name_and_value)]
     parameters: Vec<(String, String)>,
     /// Behind so many seconds a data node that is restarted stops also if it has not left
