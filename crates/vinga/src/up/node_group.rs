@@ -201,8 +201,8 @@ impl<'a> Group<'a> {
         if others + own <= all_max {
             return Ok(text);
         }
-        let each = (all_max.saturating_sub(others) / self.ids.len() as u64 >> 20).max(MEMORY_MIN);
-        let text = self.sections(parameters, Some(each));
+        let each = all_max.saturating_sub(others) / self.ids.len() as u64;
+        let text = self.sections(parameters, Some((each >> 20).max(MEMORY_MIN)));
         self.check(file, &text).map(|_| text)
     }
 
