@@ -16,6 +16,7 @@
 //! 13. *failover*: two data nodes, one of which is killed or stands still;
 //! 14. *restart*: two data nodes, one of which is killed and comes back;
 //! 15. *rolling*: two data nodes that are restarted one after the other.
+//! 16. *reorganize*: two data nodes get two more.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
 
@@ -35,6 +36,7 @@ use crate::node::NodeProgram;
 use crate::nonblocking;
 use crate::progress::Progress;
 use crate::ranges;
+use crate::reorganize;
 use crate::replicas;
 use crate::report::{Report, json as as_json, write_json};
 use crate::restart;
@@ -96,11 +98,12 @@ pub enum Part {
     Failover,
     Restart,
     Rolling,
+    Reorganize,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 15] = [
+    pub const ALL: [Part; 16] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -116,6 +119,7 @@ impl Part {
         Part::Failover,
         Part::Restart,
         Part::Rolling,
+        Part::Reorganize,
     ];
 }
 
@@ -217,6 +221,7 @@ impl<T: Target> Run<'_, T> {
             Part::Failover => self.failover(),
             Part::Restart => self.restart(),
             Part::Rolling => self.rolling(),
+            Part::Reorganize => self.reorganize(),
         }
     }
 
@@ -367,6 +372,13 @@ impl<T: Target> Run<'_, T> {
         let result = rolling::run(self.setting.node, self.setting.out, options, self.progress)?;
         let command = options.command();
         self.report("rolling", &command, options, &result, rolling::figures(&command, &result))
+    }
+
+    fn reorganize(&mut self) -> Result<()> {
+        let options = &self.plan.reorganize;
+        let rounds = reorganize::run(self.setting.node, options, self.progress)?;
+        let command = options.command();
+        self.report("reorganize", &command, options, &rounds, reorganize::figures(&command, &rounds))
     }
 
     fn note_disturbance(&mut self, repetitions: &[Repetition]) {

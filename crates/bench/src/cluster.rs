@@ -4,6 +4,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::node::{Member, MemberKind, Node, NodeProgram, StartingNode};
 use std::fmt::Write;
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -73,6 +74,37 @@ impl ClusterProgram {
         self.member(id, MemberKind::Data).start_again()
     }
 
+    /// Adds a node group to the file that describes the cluster: data nodes that are started from now on know it. Its
+    /// data nodes are the last ones then; there are no management nodes.
+    ///
+    /// # Errors
+    /// There are no ports for them, or the file can't be written.
+    pub fn add_node_group(&mut self) -> Result<()> {
+        assert_eq!(self.management_nodes, 0, "their ids come behind those of data nodes");
+        let mut text = String::new();
+        for (id, port) in (self.data_nodes + 1..).zip(free_ports(self.replicas.into())?) {
+            write!(text, "[ndbd]\nNodeId={id}\nServerPort={port}\n").expect("a string takes all");
+        }
+        let file = self.file();
+        let opened = fs::File::options().append(true).open(&file);
+        opened
+            .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()))
+            .context(|| format!("cannot write {}", file.display()))?;
+        self.data_nodes += self.replicas;
+        Ok(())
+    }
+
+    /// Starts the last data nodes, so many, which join the others.
+    ///
+    /// # Errors
+    /// As for [`NodeProgram::start`].
+    pub fn start_last(&self, count: u8, running: &mut RunningCluster) -> Result<()> {
+        for id in self.data_nodes - count + 1..=self.data_nodes {
+            running.data_nodes.push(self.member(id, MemberKind::Data).start()?);
+        }
+        Ok(())
+    }
+
     /// The file that describes the cluster.
     fn file(&self) -> PathBuf {
         self.node.folder.join("config.ini")
@@ -88,15 +120,7 @@ impl ClusterProgram {
 
     fn configuration(&self) -> Result<String> {
         let mut text = format!("[ndbd default]\nNoOfReplicas={}\nHostName=127.0.0.1\n", self.replicas);
-        // Below the ports that the system gives to connections, so that they are still free when the nodes listen.
-        // Far from those of a process that was started just before this one, which tests ports at the same time.
-        let first = 10_000 + (std::process::id().wrapping_mul(PORTS_APART) % 20_000) as u16;
-        let is_free = |&port: &u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        let wanted = usize::from(self.data_nodes) + usize::from(self.management_nodes);
-        let ports: Vec<u16> = (first..32_000).filter(is_free).take(wanted).collect();
-        if ports.len() < wanted {
-            return Err(Failure::new(format!("no {wanted} ports from {first} on are free")));
-        }
+        let ports = free_ports(usize::from(self.data_nodes) + usize::from(self.management_nodes))?;
         let (of_data, of_managers) = ports.split_at(usize::from(self.data_nodes));
         for (id, port) in (1..).zip(of_data) {
             write!(text, "[ndbd]\nNodeId={id}\nServerPort={port}\n").expect("a string takes all");
@@ -107,6 +131,19 @@ impl ClusterProgram {
         }
         Ok(text)
     }
+}
+
+/// Ports that nobody has now.
+fn free_ports(wanted: usize) -> Result<Vec<u16>> {
+    // Below the ports that the system gives to connections, so that they are still free when the nodes listen. Far from
+    // those of a process that was started just before this one, which tests ports at the same time.
+    let first = 10_000 + (std::process::id().wrapping_mul(PORTS_APART) % 20_000) as u16;
+    let is_free = |&port: &u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let ports: Vec<u16> = (first..32_000).filter(is_free).take(wanted).collect();
+    if ports.len() < wanted {
+        return Err(Failure::new(format!("no {wanted} ports from {first} on are free")));
+    }
+    Ok(ports)
 }
 
 impl RunningCluster {

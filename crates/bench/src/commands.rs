@@ -17,6 +17,7 @@ use crate::nonblocking::{self, NonblockingOptions};
 use crate::process::bound_this_process;
 use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, RedisOptions};
+use crate::reorganize::{self, ReorganizeOptions};
 use crate::replicas::{self, ReplicasOptions};
 use crate::report::{json as as_json, read_figures};
 use crate::restart::{self, RestartOptions};
@@ -70,6 +71,9 @@ pub enum BenchCommand {
     /// Whether clients notice that all data nodes are restarted, one after the other
     #[command(mut_args(without_running_node))]
     Rolling(With<RollingOptions>),
+    /// What it costs transactions that partitions move to a node group that was added
+    #[command(mut_args(without_running_node))]
+    Reorganize(With<ReorganizeOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
     #[command(mut_args(without_running_node))]
     Durable(With<DurableOptions>),
@@ -163,6 +167,7 @@ impl BenchCommand {
             | BenchCommand::Failover(With { place, .. })
             | BenchCommand::Restart(With { place, .. })
             | BenchCommand::Rolling(With { place, .. })
+            | BenchCommand::Reorganize(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
             | BenchCommand::Durable(With { place, .. })
             | BenchCommand::Hostile(With { place, .. })
@@ -278,6 +283,13 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let result = rolling::run(&program, &place.out, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("rolling", &command, options, &result, rolling::figures(&command, &result))
+        }
+        BenchCommand::Reorganize(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let program = bench.program(None)?;
+            let rounds = reorganize::run(&program, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("reorganize", &command, options, &rounds, reorganize::figures(&command, &rounds))
         }
         BenchCommand::Nonblocking(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;

@@ -54,6 +54,7 @@ pub fn goals() -> Vec<Goal> {
         goal("rejoin.p99_ratio", 3.0, Some(2.0)),
         goal("rolling.failed_transactions", 0.0, Some(0.0)),
         goal("rolling.gap_ms", 50.0, Some(10.0)),
+        goal("reorganize.load_kept", 0.5, Some(0.7)),
         goal("lookup.single.p50_vs_redis", 1.2, None),
         goal("lookup.single.p99_vs_redis", 1.2, None),
         goal("scan.filter1", 50.0, Some(15.0)),

@@ -12,6 +12,7 @@
 //! | [`failover`] | how long nothing is answered when a data node fails |
 //! | [`restart`] | how soon a data node that was killed is a full member again, and what that costs |
 //! | [`rolling`] | whether clients notice that all data nodes are restarted, one after the other |
+//! | [`reorganize`] | what it costs that partitions move to a node group that was added |
 //! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
@@ -55,6 +56,7 @@ pub mod process;
 pub mod progress;
 pub mod ranges;
 pub mod redis;
+pub mod reorganize;
 pub mod replicas;
 pub mod report;
 pub mod restart;

@@ -16,7 +16,7 @@
 //! one is killed, and the one that has come back must have all rows.
 
 mod phases;
-mod updating;
+pub(crate) mod updating;
 
 use crate::cluster::{ClusterProgram, RunningCluster};
 use crate::failure::{Failure, Result};

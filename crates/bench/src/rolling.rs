@@ -13,7 +13,7 @@
 //! the same of the second before is listed beside it, since the operating system causes gaps, too.
 
 mod native;
-mod restarts;
+pub(crate) mod restarts;
 mod sql;
 
 use crate::cluster::{ClusterProgram, RunningCluster};

@@ -31,6 +31,7 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("rejoin.p99_ratio", "ratio"),
         ("rolling.failed_transactions", "transactions"),
         ("rolling.gap_ms", "ms"),
+        ("reorganize.load_kept", "ratio"),
         ("lookup.single.p50_vs_redis", "ratio"),
         ("lookup.single.p99_vs_redis", "ratio"),
         ("scan.filter1", "ns"),
@@ -133,7 +134,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 87);
+        assert_eq!(list.len(), 88);
     }
 
     #[test]

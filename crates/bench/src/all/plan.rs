@@ -10,6 +10,7 @@ use crate::memory::MemoryOptions;
 use crate::nonblocking::NonblockingOptions;
 use crate::ranges::RangesOptions;
 use crate::redis::RedisOptions;
+use crate::reorganize::ReorganizeOptions;
 use crate::replicas::ReplicasOptions;
 use crate::restart::RestartOptions;
 use crate::rolling::{self, RollingOptions};
@@ -37,6 +38,7 @@ pub(super) struct Plan {
     pub failover: FailoverOptions,
     pub restart: RestartOptions,
     pub rolling: RollingOptions,
+    pub reorganize: ReorganizeOptions,
 }
 
 impl Plan {
@@ -127,6 +129,11 @@ impl Plan {
                 loops: if quick { 1 } else { 5 },
                 clients: 4,
                 only: rolling::Piece::ALL.into(),
+            },
+            reorganize: ReorganizeOptions {
+                rows: pick(100_000, 1_000_000),
+                indexes: 1,
+                loops: if quick { 1 } else { 3 },
             },
             flexasynch,
         }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 /// The updates of a table's rows.
-pub(super) struct Updating<L: Lane> {
+pub(crate) struct Updating<L: Lane> {
     lane: L,
     rows: u64,
     batch: usize,
@@ -23,7 +23,7 @@ pub(super) struct Updating<L: Lane> {
 
 /// What came of the updates.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     batches: Vec<Batch>,
     failed: u64,
 }

@@ -55,7 +55,7 @@ impl fmt::Display for RestartedNode {
 ///
 /// # Errors
 /// One does not leave in time, end as it should, or come back.
-pub(super) fn restart_all(
+pub(crate) fn restart_all(
     program: &ClusterProgram,
     running: &mut RunningCluster,
     cluster: &Cluster,
@@ -95,7 +95,7 @@ fn restart(
     })
 }
 
-fn await_that(is_so: impl Fn() -> bool, what: impl Fn() -> String) -> Result<()> {
+pub(crate) fn await_that(is_so: impl Fn() -> bool, what: impl Fn() -> String) -> Result<()> {
     let begun = Instant::now();
     while !is_so() {
         if begun.elapsed() > PATIENCE {

@@ -229,6 +229,22 @@ fn data_nodes_that_are_restarted_one_after_the_other() {
     assert_eq!(left.len(), 1, "only the result is left: {left:?}");
 }
 
+/// It fails if partitions do not move, or if a row is missing then.
+#[test]
+fn partitions_that_move_to_a_node_group_that_was_added() {
+    let folder = Folder::new("reorganize");
+    let output = folder.bench(&format!("reorganize --loops 1 --rows 20000 {PATIENT}"));
+    assert_success(&output);
+    assert!(folder.figures("reorganize.json").contains(&"reorganize.load_kept".to_owned()));
+    let result = folder.result("reorganize.json");
+    let round = &result["repetitions"][0];
+    assert_eq!(round["partitions"], serde_json::json!([4, 4]), "{round}");
+    assert!(round["moving"]["updates"].as_u64() > Some(0) && round["failed"] == 0, "{round}");
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
 #[test]
 fn everything_ends_with_a_summary() {
     let folder = Folder::new("all");
