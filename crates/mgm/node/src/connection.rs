@@ -34,8 +34,8 @@ type Refused = (SignalNumber, ErrorCode, String);
 
 /// What a connection begins with.
 enum Greeting {
-    /// This data node may ask the arbitrator.
-    Node(NodeId),
+    /// This data node may ask the arbitrator, and is configured with these.
+    Node(NodeId, Vec<NodeId>),
     /// The configuration is asked for.
     Reader(ConfigurationRequest),
     /// Lines of the log of the cluster are asked for.
@@ -49,7 +49,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
     let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
-        Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, from, shared),
+        Ok(Greeting::Node(node, known)) => answer_requests(&mut exchange, (node, &known), from, shared),
         Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
         Ok(Greeting::LogReader(request)) => show_log(&mut exchange, request, from, shared),
         Err(refused) => Ok(Err(refused)),
@@ -107,14 +107,17 @@ fn greet(exchange: &mut Exchange, gate: &Gate, shared: &Shared) -> io::Result<Re
     if let Err(NotProven { code, detail, .. }) = gate.check_sender(hello.node) {
         return refused((code, detail));
     }
-    if !shared.hello.data_nodes.iter().any(|(node, _)| *node == hello.node) {
+    // One that was added to the file which the others have, and not to the one here, may have to ask for all of them.
+    let known = shared.hello.data_nodes.iter().chain(&hello.data_nodes).map(|(node, _)| *node);
+    let known: Vec<NodeId> = known.collect();
+    if !known.contains(&hello.node) {
         let detail = format!("data node {} is not configured", hello.node);
         return refused((ErrorCode::OtherConfiguration, detail));
     }
     send(exchange, shared, SignalNumber::ArbitratorHelloConfirm, |writer| {
         cold::write(writer, &shared.hello);
     })?;
-    Ok(Ok(Greeting::Node(hello.node)))
+    Ok(Ok(Greeting::Node(hello.node, known)))
 }
 
 fn unreadable() -> Refused {
@@ -251,7 +254,7 @@ fn show_log(
 /// Answers requests until the connection is closed.
 fn answer_requests(
     exchange: &mut Exchange,
-    node: NodeId,
+    (node, known): (NodeId, &[NodeId]),
     from: SocketAddr,
     shared: &Shared,
 ) -> io::Result<Result<(), Refused>> {
@@ -273,7 +276,7 @@ fn answer_requests(
             }
             Some(SignalNumber::ArbitratorTakeRequest) => {
                 let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
-                take(exchange, (node, from), &request, shared)?;
+                take(exchange, (node, known, from), &request, shared)?;
             }
             _ => {
                 let detail = format!("signal {} is not for an arbitrator", request.header.number.get());
@@ -329,12 +332,11 @@ fn check(exchange: &mut Exchange, request: ArbitratorCheckRequest, shared: &Shar
 /// A data node of a cluster that runs hands over another ticket.
 fn take(
     exchange: &mut Exchange,
-    (node, from): (NodeId, SocketAddr),
+    (node, known, from): (NodeId, &[NodeId], SocketAddr),
     request: &ArbitratorTakeRequest,
     shared: &Shared,
 ) -> io::Result<()> {
-    let configured = |member: &NodeId| shared.hello.data_nodes.iter().any(|(node, _)| node == member);
-    let result = if request.members.iter().all(configured) {
+    let result = if request.members.iter().all(|member| known.contains(member)) {
         shared.arbitrator().take(request)
     } else {
         Err(format!("not all of the data nodes {} are configured", list(&request.members)))

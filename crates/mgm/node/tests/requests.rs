@@ -228,14 +228,41 @@ fn who_is_of_another_cluster_is_refused_with_a_reason() {
     };
     let why = refused(&|hello| hello.cluster = "other".to_string());
     assert!(why.contains("20002") && why.contains("\"test\"") && why.contains("\"other\""), "{why}");
-    let why = refused(&|hello| hello.data_nodes.truncate(1));
-    assert!(why.contains("20031") && why.contains("1 (0), 2 (0)"), "{why}");
+    let why = refused(&|hello| hello.data_nodes[1].1 = 1);
+    assert!(why.contains("20031") && why.contains("1 (0), 2 (0)") && why.contains("1 (0), 2 (1)"), "{why}");
+    let why = refused(&|hello| hello.data_nodes[1].0 = NodeId(5));
+    assert!(why.contains("20031") && why.contains("1 (0), 5 (0)"), "neither has all of the other: {why}");
     let why = refused(&|hello| hello.node = NodeId(9));
     assert!(why.contains("data node 9 is not configured"), "{why}");
     let why = refused(&|hello| hello.version += 1);
     assert!(why.contains("20001"), "{why}");
     let why = refused(&|hello| hello.magic += 1);
     assert!(why.contains("not Vinga's"), "{why}");
+    node.stop();
+}
+
+/// It has the file of before. One of those that were added may lead the others when they lose each other.
+#[test]
+fn it_decides_between_data_nodes_that_were_added_to_the_file_of_the_others() {
+    let node = start();
+    let hello_of = |asks: u8| {
+        let mut hello = hello(asks);
+        hello.data_nodes.extend([(NodeId(5), 1), (NodeId(6), 1)]);
+        hello
+    };
+    for asks in [1, 5] {
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let answer = greet(&mut exchange, &hello_of(asks));
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorHelloConfirm), "data node {asks}");
+        if asks == 1 {
+            assert_eq!(take(&mut exchange, 6, 7, &[1, 2, 5, 6]), Ok(()));
+        }
+        assert!(holds(&mut exchange, 7));
+        if asks == 5 {
+            assert_eq!(ask(&mut exchange, 7, 20, &[5, 1]), Ok(20));
+        }
+    }
     node.stop();
 }
 
