@@ -3,9 +3,9 @@
 //! Each repetition starts two data nodes with two replicas, as processes that keep nothing on disk, and adds a node
 //! group of two more, as `vinga admin add nodegroup` does: the file gets them, all are restarted one after the other,
 //! and the new ones are started. A table is filled with rows of 108 bytes that has ordered indexes on its key; its
-//! partitions are those of the first node group. Then flexAsynch's updates go on, batches of 128 with four under way: for two seconds
-//! while nothing moves, and until half of the partitions, with half of the rows, have moved. Their rate meanwhile is
-//! compared with that before. None may fail; at the end all rows must be there.
+//! partitions are those of the first node group. Then flexAsynch's updates go on, batches of 128 with four under way:
+//! for two seconds while nothing moves, and until half of the partitions, with half of the rows, have moved. Their
+//! rate meanwhile is compared with that before. None may fail; at the end all rows must be there.
 
 use crate::cluster::{ClusterProgram, RunningCluster};
 use crate::failure::{Context, Failure, Result};

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::restart::DrainBody;
-use vinga_wire::view::{Member, ViewChange};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::view::{Member, ReplicaGroup, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// How often it is looked whether all that is awaited has ended.
 const LOOK: Span = Span::from_millis(2);
@@ -35,6 +35,8 @@ pub(crate) struct Draining {
     requests: Vec<Request>,
     /// Data nodes that leave, of which nothing is awaited here any more.
     needless: Vec<NodeId>,
+    /// Members that were left out of partitions, of which something may be awaited here still.
+    left_out: Vec<(NodeId, ReplicaGroup)>,
 }
 
 /// A request that is not confirmed.
@@ -59,10 +61,35 @@ impl Draining {
         lost.is_to_stop() && !self.needless.contains(&lost.node)
     }
 
-    /// Another view has begun: whoever leads asks anew.
+    /// Whether a member that is lost was left out of a partition in an earlier view, and something may have been
+    /// awaited of it there.
+    pub fn is_missed_of(&self, lost: &Member, owner: ReplicaGroup) -> bool {
+        self.left_out.contains(&(lost.node, owner))
+    }
+
+    /// Another view has begun, and work goes on in it: whoever leads asks anew.
     pub fn begin_view(&mut self, change: &ViewChange) {
         self.requests.clear();
         self.needless.retain(|&node| !change.has_lost(node));
+        self.left_out.retain(|&(node, owner)| {
+            !change.has_lost(node) && !change.new.owned_by(owner).replicas().contains(node)
+        });
+        let both = change.old.partitions().iter().zip(change.new.partitions());
+        for (before, after) in both.filter(|(before, after)| before.owner == after.owner) {
+            let after = after.replicas();
+            let is_member = |node: &NodeId| change.new.member(*node).is_some() && !change.has_lost(*node);
+            for node in before.replicas().nodes().filter(|&node| !after.contains(node)).filter(is_member) {
+                self.left_out.push((node, before.owner));
+            }
+        }
+    }
+
+    /// Nothing is awaited any more of what a member had in the place of one of its data managers, or in any place.
+    fn note_drained(&mut self, node: NodeId, requester: Address) {
+        let is_of_data_manager = requester.block() == Some(BlockNumber::DataManager);
+        let is_drained =
+            |owner: ReplicaGroup| !is_of_data_manager || owner.instance() == requester.instance();
+        self.left_out.retain(|&(one, owner)| one != node || !is_drained(owner));
     }
 }
 
@@ -109,6 +136,7 @@ impl Coordinator {
             if cx.view().is_leaving(request.body.node) {
                 self.draining.needless.push(request.body.node);
             }
+            self.draining.note_drained(request.body.node, request.requester);
             cold::write(&mut cx.frame(SignalNumber::DrainConfirm, request.requester), &request.body);
         }
         is_drained

@@ -174,6 +174,7 @@ impl Coordinator {
         let may_have_been = |lost: &Member| {
             replicas.contains(lost.node)
                 || lost.group == change.old.owned_by(participant.owner).group && self.draining.is_missed(lost)
+                || self.draining.is_missed_of(lost, participant.owner)
         };
         change.lost().any(may_have_been)
     }

@@ -83,7 +83,8 @@ impl DataManager {
         if self.placement.holds && owner == self.owner {
             return;
         }
-        if self.placement.is_left_out {
+        // One that has left, and stays after all, may have something of a partition that it was being sent.
+        if self.placement.is_left_out || !self.versions.is_empty() {
             self.give_up(cx);
         }
         cx.mark("data manager is to hold a partition");

@@ -209,8 +209,10 @@ impl Restart {
             self.drain(cx);
         }
         let rest = self.next_rest(cx);
-        let leaves = view.leaving().next().is_some();
-        let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !leaves);
+        // Who joins would be sent a partition that is on its way to its node group, too; and changes of rows that the
+        // other one has are passed through all that are sent a partition.
+        let waits = view.leaving().next().is_some() || view.placing().is_some();
+        let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !waits);
         let placement = if candidate.is_none() && rest.is_none() { self.next_placement(cx) } else { None };
         match (candidate, rest, placement, self.leader.hold) {
             (None, None, None, Some(_)) if is_kept => {}

@@ -324,9 +324,9 @@ impl Sessions {
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
     }
 
-    /// Whether another endpoint, which is greeted, keeps this one from being greeted. As long as the client has no ticket
-    /// any does. Later one that leads to the same data node does: if both were greeted at the same time, neither would
-    /// know of the other, and the one that is answered last would be closed, with all connections of the session.
+    /// Whether another endpoint, which is greeted, keeps this one from being greeted. As long as the client has no
+    /// ticket any does. Later one that leads to the same data node does: if both were greeted at the same time, neither
+    /// would know of the other, and the one that is answered last would be closed, with all connections of the session.
     fn is_greeted_first(&self, other: &Session, session: &Session) -> bool {
         other.is_greeted && (self.ticket == 0 || session.node.is_some() && other.node == session.node)
     }

@@ -164,6 +164,35 @@ fn somebody_fails_between_any_two_views() {
     }
 }
 
+/// It would be sent the same partition: changes of rows that the other one has would be passed on to it.
+#[test]
+fn nobody_joins_while_a_partition_is_copied() {
+    let data_manager = |node| Address::new(node, BlockNumber::DataManager, 1);
+    let mut c = grown();
+    let all = [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(from, to)| (NodeId(from), NodeId(to)));
+    for (from, to) in all {
+        c.hold(data_manager(from), data_manager(to));
+    }
+    c.reorganize(true);
+    millis(&mut c, 300);
+    let target = |c: &Cluster| c.view.placing().map(|(_, target)| target.node.0);
+    let placed = target(&c).expect("nothing that is copied arrives");
+    let other = 7 - placed;
+    c.end_process(other);
+    millis(&mut c, 300);
+    c.join(other);
+    c.connect_api(other);
+    millis(&mut c, 1000);
+    assert_eq!((target(&c), c.state_of(other)), (Some(placed), None), "it waits");
+    for (from, to) in all {
+        c.release(data_manager(from), data_manager(to));
+    }
+    millis(&mut c, 5000);
+    assert_eq!((c.shares(), c.view.moving()), (vec![1, 1], None));
+    assert_eq!(c.state_of(other), Some(MemberState::Started));
+    goes_on(c);
+}
+
 /// What has begun to move comes to its end, and nothing else moves.
 #[test]
 fn it_may_be_stopped() {

@@ -28,9 +28,6 @@ use vinga_runtime::say;
 /// The greatest id of a data node.
 const ID_MAX: u8 = 144;
 
-/// What a data node has at least as `DataMemory`, in MiB.
-const MEMORY_MIN: u64 = 16;
-
 /// `vinga admin add nodegroup`.
 #[derive(Args)]
 pub struct NodeGroupArguments {
@@ -187,26 +184,29 @@ impl<'a> Group<'a> {
 
     /// Their sections of the file, which is good with them.
     fn describe(&self, file: &ClusterFile, parameters: &[(String, String)]) -> Result<String, String> {
-        let text = self.sections(parameters, None);
+        let text = self.sections(parameters);
         let memory = self.check(file, &text)?;
         let is_given = |(name, _): &(String, String)| Parameter::named(name) == Ok(Parameter::DataMemory);
         if parameters.iter().any(is_given) {
             return Ok(text);
         }
-        // By default each data node takes up to a quarter of the machine's memory.
-        let others: u64 =
-            memory.iter().filter(|(id, _)| !self.ids.contains(id)).map(|(_, memory)| memory).sum();
-        let own: u64 = memory.iter().filter(|(id, _)| self.ids.contains(id)).map(|(_, memory)| memory).sum();
-        let all_max = this_machine().memory_bytes / 4 * 3;
-        if others + own <= all_max {
+        // By default each data node takes up to a quarter of the machine's memory. The rows need no more than before.
+        let all: u64 = memory.iter().map(|(_, memory)| memory).sum();
+        let machine = this_machine().memory_bytes;
+        if all <= machine {
             return Ok(text);
         }
-        let each = all_max.saturating_sub(others) / self.ids.len() as u64;
-        let text = self.sections(parameters, Some((each >> 20).max(MEMORY_MIN)));
-        self.check(file, &text).map(|_| text)
+        Err(format!(
+            "all data nodes together would have a DataMemory of {} MiB, and this machine has {} MiB. Give them less in {}, \
+             which 'vinga admin rolling-restart' brings to those that run; or say how much the new ones have, by --set \
+             DataMemory=SIZE: one that has no room for a partition stops. Nothing was changed",
+            all >> 20,
+            machine >> 20,
+            file.path().display()
+        ))
     }
 
-    fn sections(&self, parameters: &[(String, String)], memory: Option<u64>) -> String {
+    fn sections(&self, parameters: &[(String, String)]) -> String {
         let mut text = String::new();
         if !self.file.text.ends_with('\n') {
             text.push('\n');
@@ -218,12 +218,6 @@ impl<'a> Group<'a> {
                 "\n[ndbd]\nNodeId={id}\nNodeGroup={}\nHostName={host}\nServerPort={port}\n",
                 self.group
             );
-            if let Some(memory) = memory {
-                let _ = writeln!(
-                    text,
-                    "# All data nodes together: three quarters of the machine's memory.\nDataMemory={memory}M"
-                );
-            }
             for (name, value) in parameters {
                 let _ = writeln!(text, "{name}={value}");
             }

@@ -361,9 +361,9 @@ fn a_greeting_names_no_data_node_that_is_connected_by_another_address() {
     assert_eq!(lost_of(&mut rig, first), Some(vec![(1, 1)]));
 }
 
-/// A data node that comes back is reached by the socket that was given, and by the address of the view. Of two greetings
-/// at the same time neither would name the other: the data node admits both, and when the client closes the one that it
-/// needs not, all connections of the session are closed.
+/// A data node that comes back is reached by the socket that was given, and by the address of the view. Of two
+/// greetings at the same time neither would name the other: the data node admits both, and when the client closes the
+/// one that it needs not, all connections of the session are closed.
 #[test]
 fn a_data_node_that_comes_back_is_greeted_at_one_address() {
     let hosts = |member: &Member| Member { address: format!("at{}", member.node), ..member.clone() };
