@@ -239,13 +239,15 @@ fn listen(port: u16) -> Option<TcpListener> {
     TcpListener::bind((HOST, port)).ok()
 }
 
-/// Free ports for so many data nodes that are added to a cluster on this machine; not these.
+/// Free ports for so many data nodes that are added to a cluster on this machine whose nodes have these: behind them, if
+/// there are any.
 ///
 /// # Errors
 /// A text: there are no such ports.
 pub fn more_ports(count: usize, taken: &[u16]) -> Result<Vec<u16>, String> {
-    let free = (PORT..=u16::MAX).filter(|port| !taken.contains(port) && is_free(*port));
-    let ports: Vec<u16> = free.take(count).collect();
+    let first = taken.iter().max().map_or(PORT, |last| last.saturating_add(1)).max(PORT);
+    let all = (first..=u16::MAX).chain(PORT..first);
+    let ports: Vec<u16> = all.filter(|port| !taken.contains(port) && is_free(*port)).take(count).collect();
     if ports.len() < count {
         return Err(format!("there are no {count} free ports above {PORT}"));
     }

@@ -83,11 +83,15 @@ pub fn add_node_group(
     }
     let start = Start { folder, file: &file, ids: &ids, json };
     // Those that run may know them already.
-    let are_there = goes_on && start.run().is_ok();
-    if !are_there {
+    let first = if goes_on { start.run() } else { Err(String::new()) };
+    if let Err(first) = first {
         let restarted =
             rolling_restart::Wanted { cluster, folder: Some(folder), wait: wanted.wait, is_said: !json };
-        rolling_restart::restart_all(&restarted).and_then(|_| start.run()).map_err(|why| {
+        let restarted = rolling_restart::restart_all(&restarted).map_err(|why| match first.as_str() {
+            "" => why,
+            first => format!("{first}\n{why}"),
+        });
+        restarted.and_then(|_| start.run()).map_err(|why| {
             format!("{why}\nthe same command goes on with data nodes {}, without --set", list(&ids))
         })?;
     }
