@@ -239,8 +239,8 @@ fn listen(port: u16) -> Option<TcpListener> {
     TcpListener::bind((HOST, port)).ok()
 }
 
-/// Free ports for so many data nodes that are added to a cluster on this machine whose nodes have these: behind them, if
-/// there are any.
+/// Free ports for so many data nodes that are added to a cluster on this machine whose nodes have these: behind them,
+/// if there are any.
 ///
 /// # Errors
 /// A text: there are no such ports.
