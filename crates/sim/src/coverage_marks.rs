@@ -496,6 +496,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
     ),
     (
+        "data node has no room for a partition",
+        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+    ),
+    (
         "memory of a partition that was given up is free",
         "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
     ),

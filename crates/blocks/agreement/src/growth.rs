@@ -178,9 +178,7 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
         WantedChange::Reorganize(reorganizes) => {
             (reorganizes != view.reorganizes()).then(|| view.with_reorganizing(reorganizes))
         }
-        WantedChange::Place(placement) => {
-            (view.next_placement() == Some(placement)).then(|| view.with_placement(placement))
-        }
+        WantedChange::Place(placement) => view.may_place(placement).then(|| view.with_placement(placement)),
         WantedChange::Copied(partition, node, incarnation) => {
             let is_placed = view.placing().is_some_and(|(placing, member)| {
                 (placing, member.identity()) == (partition, (node, incarnation))

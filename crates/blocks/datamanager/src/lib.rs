@@ -353,6 +353,7 @@ impl DataManager {
             Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),
             Some(SignalNumber::HandOverFlushRequest) => self.on_hand_over_flush_request(cx, frame),
             Some(SignalNumber::HandOverFlushConfirm) => self.on_hand_over_flush_confirm(cx, frame),
+            Some(SignalNumber::PartitionSizeRequest) => self.on_partition_size_request(cx, frame),
             Some(SignalNumber::PlaceRequest) => self.on_place_request(cx, frame),
             Some(SignalNumber::DrainConfirm) => self.on_drain_confirm(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),

@@ -7,22 +7,28 @@
 //! once: signals that were sent in earlier views may be on their way through it, as through a data node that leaves. So
 //! it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in the next
 //! view, if that comes before, it asks again. Then its records and markers go, and the memory of its rows is freed in
-//! slices. It gets no other partition before the records have gone: the president asks it whether it is free.
+//! slices. It gets no other partition before all that has gone: the president asks it whether it is free, and has room
+//! for the other one.
 
 use crate::DataManager;
 use crate::copying::Copying;
 use crate::ending::Endings;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use vinga_base::page_pool::{PAGE_BYTES, reserved_pages};
 use vinga_base::pool::Handle;
 use vinga_fragment::fragment::Fragment;
 use vinga_kernel::Context;
-use vinga_wire::restart::{DrainBody, PlaceBody};
-use vinga_wire::view::{ReplicaGroup, ViewChange};
+use vinga_wire::restart::{DrainBody, PartitionSize, PlaceBody, PlaceRefuse};
+use vinga_wire::view::{NoRoom, ReplicaGroup, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// Rows or pages of a partition that was given up which a slice frees, at most.
 const RELEASE_UNITS: u32 = 256;
+
+/// What part of a partition's memory is to be free beside it where it goes: rows are written while it is copied, and
+/// its indexes are laid out in another order than the one in which they grew.
+const ROOM_PART: u64 = 8;
 
 /// Whether this data manager holds a partition, and what is left of the one before.
 #[derive(Default)]
@@ -36,7 +42,7 @@ pub(crate) struct Placed {
     /// Fragments whose memory is being freed.
     pub given_up: Vec<Fragment>,
     /// The president, which waits until it is free, in this view.
-    asked: Option<(Address, PlaceBody)>,
+    asked: Option<(Address, PartitionSize)>,
 }
 
 impl Placed {
@@ -134,9 +140,7 @@ impl DataManager {
         self.copying = Copying::default();
         self.renew_fragments(cx);
         self.placement.is_left_out = false;
-        if let Some((president, body)) = self.placement.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::PlaceConfirm, president), &body);
-        }
+        self.answer_president(cx);
     }
 
     /// All tables have empty fragments of this partition, and no other ones.
@@ -147,16 +151,46 @@ impl DataManager {
         }
     }
 
+    /// The president asks how much memory this partition takes.
+    pub(crate) fn on_partition_size_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let PlaceBody { view } = cold::read(frame)?;
+        let size = PartitionSize { view, bytes: bytes_of(self.store.pages.owned()) };
+        cold::write(&mut cx.frame(SignalNumber::PartitionSizeConfirm, frame.sender()), &size);
+        Some(())
+    }
+
     pub(crate) fn on_place_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let body: PlaceBody = cold::read(frame)?;
-        if body.view != cx.view().number() {
-            cx.mark("request for a partition's place is of an earlier view");
-        } else if self.placement.is_left_out {
+        let body: PartitionSize = cold::read(frame)?;
+        if body.view == cx.view().number() {
             self.placement.asked = Some((frame.sender(), body));
+            self.answer_president(cx);
         } else {
-            cold::write(&mut cx.frame(SignalNumber::PlaceConfirm, frame.sender()), &body);
+            cx.mark("request for a partition's place is of an earlier view");
         }
         Some(())
+    }
+
+    /// Answers the president, when nothing is left of the partition that was here before.
+    fn answer_president(&mut self, cx: &mut Context<'_>) {
+        if !self.placement.is_free() {
+            return;
+        }
+        let Some((president, PartitionSize { view, bytes })) = self.placement.asked.take() else { return };
+        let (used, all) = self.pages();
+        let free = bytes_of((all - reserved_pages(all)).saturating_sub(used));
+        let needed = bytes + bytes / ROOM_PART;
+        if needed <= free {
+            cold::write(&mut cx.frame(SignalNumber::PlaceConfirm, president), &PlaceBody { view });
+        } else {
+            cx.mark("data node has no room for a partition");
+            let no_room = NoRoom { node: self.settings.node, needed, free };
+            let body = PlaceRefuse { view, no_room };
+            cold::write(&mut cx.frame(SignalNumber::PlaceRefuse, president), &body);
+        }
     }
 
     /// Frees some of what was given up; returns whether there is more.
@@ -167,6 +201,7 @@ impl DataManager {
             self.placement.given_up.pop();
             if self.placement.given_up.is_empty() {
                 cx.mark("memory of a partition that was given up is free");
+                self.answer_president(cx);
             }
         }
         !self.placement.given_up.is_empty()
@@ -176,6 +211,11 @@ impl DataManager {
     pub(crate) fn check_placement(&self) {
         let Placed { holds, is_left_out, ref draining, ref asked, .. } = self.placement;
         assert!(!(holds && is_left_out), "it is a replica or none");
-        assert!(is_left_out || draining.is_none() && asked.is_none(), "only what is left is waited for");
+        assert!(is_left_out || draining.is_none(), "only what is left is waited for");
+        assert!(asked.is_none() || !self.placement.is_free(), "only what is left is waited for");
     }
+}
+
+fn bytes_of(pages: u32) -> u64 {
+    u64::from(pages) * PAGE_BYTES as u64
 }

@@ -349,7 +349,8 @@ impl Restart {
     /// What was refused is asked for again.
     pub(crate) fn on_timer(&mut self, cx: &mut Context<'_>, number: u64) {
         let is_retry = self.leader.retry.take_if(|retry| *retry == number).is_some();
-        if self.leader.hand_overs.end_pause(number) || is_retry {
+        let is_pause = self.leader.places.end_pause(number);
+        if self.leader.hand_overs.end_pause(number) || is_pause || is_retry {
             self.go_on(cx);
         }
     }

@@ -527,7 +527,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::LeaveRequest | S::LeaveRefuse | S::LeaveConfirm => cold!(restart::LeaveBody),
         S::LeaveReport => cold!(restart::LeaveReport),
         S::DrainRequest | S::DrainConfirm => cold!(restart::DrainBody),
-        S::PlaceRequest | S::PlaceConfirm => cold!(restart::PlaceBody),
+        S::PartitionSizeRequest | S::PlaceConfirm => cold!(restart::PlaceBody),
+        S::PartitionSizeConfirm | S::PlaceRequest => cold!(restart::PartitionSize),
+        S::PlaceRefuse => cold!(restart::PlaceRefuse),
         S::ReorganizeRequest => cold!(restart::ReorganizeRequest),
         S::ReorganizeConfirm => cold!(restart::ReorganizeConfirm),
         S::HandOverRequest

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 26;
+pub const PROTOCOL_VERSION: u16 = 27;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");

@@ -32,8 +32,11 @@
 //! | `DrainConfirm` | the receivers | the sender | nothing of mine does any more |
 //! | `LeaveConfirm` | restart of the president | restart of the one that leaves | nobody needs you any more |
 //! | `LeaveReport` | restart of the one that leaves | info of the same node | nobody needs this data node any more, or the others can't do without it |
-//! | `PlaceRequest` | restart of the president | data manager | you are to hold another partition: have you given up the one before? |
+//! | `PartitionSizeRequest` | restart of the president | a data manager that is a primary | how much memory does your partition take? |
+//! | `PartitionSizeConfirm` | that data manager | restart of the president | so much |
+//! | `PlaceRequest` | restart of the president | data manager | you are to hold another partition: have you given up the one before, and room? |
 //! | `PlaceConfirm` | that data manager | restart of the president | I have |
+//! | `PlaceRefuse` | that data manager | restart of the president | I have no room for it |
 //! | `ReorganizeRequest` | API node | restart of the president | have partitions move until each node group has its share; or stop that |
 //! | `ReorganizeConfirm` | restart of the president | API node | the view says so |
 //! | `ReorganizeRefuse` | restart | API node | why not ([`crate::handshake::Refusal`]) |
@@ -45,7 +48,7 @@ use crate::dictionary::TableRecord;
 use crate::membership::ApiSessionRequest;
 use crate::schema::Database;
 use crate::start::StartProgressReport;
-use crate::view::Member;
+use crate::view::{Member, NoRoom};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -185,12 +188,30 @@ pub struct DrainBody {
     pub node: NodeId,
 }
 
-/// Body of `PlaceRequest` and `PlaceConfirm`.
+/// Body of `PartitionSizeRequest` and `PlaceConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlaceBody {
-    /// The view in which it is asked. The next one may have the receiver be sent the rows of another partition: no
+    /// The view in which it is asked. The next one may have a data manager be sent the rows of another partition: no
     /// later view is meant.
     pub view: ViewNumber,
+}
+
+/// Body of `PartitionSizeConfirm` and `PlaceRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionSize {
+    /// As in [`PlaceBody`].
+    pub view: ViewNumber,
+    /// Bytes of `DataMemory` that the partition takes at its primary.
+    pub bytes: u64,
+}
+
+/// Body of `PlaceRefuse`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlaceRefuse {
+    /// As in [`PlaceBody`].
+    pub view: ViewNumber,
+    /// How much room there is not.
+    pub no_room: NoRoom,
 }
 
 /// Body of `ReorganizeRequest`.

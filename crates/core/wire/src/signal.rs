@@ -354,6 +354,9 @@ signals! {
     ReorganizeRequest = 363, Api;
     ReorganizeConfirm = 364, Node;
     ReorganizeRefuse = 365, Node;
+    PartitionSizeRequest = 366, Node;
+    PartitionSizeConfirm = 367, Node;
+    PlaceRefuse = 368, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

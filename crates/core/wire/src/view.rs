@@ -26,7 +26,7 @@ mod changes;
 mod layout;
 mod placement;
 
-pub use placement::Placement;
+pub use placement::{NoRoom, Placement};
 
 use crate::address::{Address, BlockNumber};
 use crate::commit::Chain;
@@ -247,6 +247,8 @@ pub struct ClusterView {
     homes: u16,
     /// Whether partitions are to move until each node group has its share.
     reorganizes: bool,
+    /// Why it has ended before, when it has last ended.
+    no_room: Option<NoRoom>,
     /// Nodes of a node group, as configured.
     replicas: u8,
     successions: Vec<Succession>,

@@ -193,6 +193,37 @@ fn nobody_joins_while_a_partition_is_copied() {
     goes_on(c);
 }
 
+/// A data node that has no room for a partition refuses it, and goes on with what it has. So does the cluster.
+#[test]
+fn a_partition_goes_back_for_which_there_is_no_room() {
+    for small in [3, 4] {
+        let mut c = cluster();
+        c.pages.insert(small, 3);
+        c.add(3, 1);
+        c.add(4, 1);
+        c.received();
+        c.reorganize(true);
+        millis(&mut c, 5000);
+        assert_eq!(c.received(), [CONFIRMED]);
+        let no_room = c.view.no_room().expect("there is too little memory");
+        assert!(no_room.node.0 == small && no_room.needed > no_room.free, "{no_room:?}");
+        assert_eq!((c.shares(), c.view.reorganizes(), c.view.moving()), (vec![2, 0], false, None));
+        assert!(c.view.partitions().iter().all(|one| one.chain.length() == 2));
+        assert_eq!(c.live_nodes(), [1, 2, 3, 4]);
+        // With as much memory as the others it can hold one.
+        c.pages.clear();
+        c.end_process(small);
+        millis(&mut c, 300);
+        c.join(small);
+        c.connect_api(small);
+        c.received();
+        c.reorganize(true);
+        millis(&mut c, 5000);
+        assert_eq!((c.shares(), c.view.no_room(), c.view.moving()), (vec![1, 1], None, None));
+        goes_on(c);
+    }
+}
+
 /// What has begun to move comes to its end, and nothing else moves.
 #[test]
 fn it_may_be_stopped() {

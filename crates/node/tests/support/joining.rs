@@ -100,7 +100,9 @@ impl Cluster {
         self.outcomes.retain(|coordinator, _| coordinator.node() != NodeId(node));
         let others = self.executors.keys().map(|&other| NodeId(other)).collect::<Vec<_>>();
         let nobody = Arc::new(ClusterView::default());
-        let (executor, lanes) = make_node(&self.settings[&node], &nobody, others.iter().copied(), self.bug);
+        let pages = self.pages.get(&node).copied().unwrap_or(PAGES);
+        let own = &self.settings[&node];
+        let (executor, lanes) = make_node(own, &nobody, others.iter().copied(), pages, self.bug);
         self.connect_to(node);
         self.executors.insert(node, executor);
         self.lanes.insert(node, lanes);

@@ -231,6 +231,8 @@ pub struct Cluster {
     /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
     indexes_received: Vec<u16>,
     settings: BTreeMap<u8, NodeSettings>,
+    /// Pages that a data manager of nodes has that have another number than [`PAGES`], from their next start on.
+    pub pages: BTreeMap<u8, u32>,
     bug: Option<InjectedBug>,
     /// What nodes that came back were given.
     tables: Vec<TableRecord>,
@@ -284,15 +286,19 @@ fn definition(setup: &Setup) -> TableDefinition {
     }
 }
 
+/// Pages that a data manager has.
+const PAGES: u32 = 64;
+
 /// A data node, and its lanes to all others and to the API nodes.
 fn make_node(
     settings: &NodeSettings,
     view: &Arc<ClusterView>,
     others: impl Iterator<Item = NodeId>,
+    pages: u32,
     bug: Option<InjectedBug>,
 ) -> (Executor<Blocks>, Vec<(u8, LaneId)>) {
     let node = settings.node;
-    let blocks = Blocks::new(settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
+    let blocks = Blocks::new(settings, 0, |_| PagePool::standalone(pages), Box::new(NoFacts));
     // The second thread hosts nothing, but its driver may serve connections.
     let routes = Routes::to(node, 0, &settings.instances());
     let mut outbox = Outbox::new(routes, 2, 1 << 20);
@@ -341,7 +347,7 @@ impl Cluster {
         let mut all_settings = BTreeMap::new();
         for node in 1..=nodes {
             let settings = settings(node);
-            let (executor, own) = make_node(&settings, &view, (1..=nodes).map(NodeId), setup.bug);
+            let (executor, own) = make_node(&settings, &view, (1..=nodes).map(NodeId), PAGES, setup.bug);
             lanes.insert(node, own);
             executors.insert(node, executor);
             all_settings.insert(node, settings);
@@ -365,6 +371,7 @@ impl Cluster {
             indexes_received: vec![],
             view,
             settings: all_settings,
+            pages: BTreeMap::new(),
             bug: setup.bug,
             tables: vec![],
             held: Held::default(),
@@ -423,8 +430,8 @@ impl Cluster {
         let before = settings.disk.as_ref().expect("it has a disk");
         let log = LogSize { files: before.log_files, file_bytes: before.log_file_bytes };
         settings.disk = Some(self.disks[&1].settings(NodeId(1), log));
-        let (executor, lanes) =
-            make_node(settings, &self.view, self.view.members().iter().map(|member| member.node), None);
+        let others = self.view.members().iter().map(|member| member.node);
+        let (executor, lanes) = make_node(settings, &self.view, others, PAGES, None);
         self.executors.insert(1, executor);
         self.lanes.insert(1, lanes);
         self.run();

@@ -38,7 +38,7 @@ impl Cluster {
         self.outcomes.retain(|coordinator, _| coordinator.node() != NodeId(node));
         let view = self.view.with_joined(settings.member());
         let others = view.members().iter().map(|member| member.node);
-        let (executor, lanes) = make_node(settings, &Arc::new(view.clone()), others, self.bug);
+        let (executor, lanes) = make_node(settings, &Arc::new(view.clone()), others, PAGES, self.bug);
         self.connect_to(node);
         // The test decides about views: what data nodes agree about is not delivered.
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);

@@ -14,6 +14,7 @@ use crate::operation::State;
 use crate::versions::RowPlace;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::PAGE_BYTES;
 use vinga_base::{Epoch, NodeId, RowId, TransactionId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::copying::{
@@ -158,9 +159,12 @@ impl DataManager {
         for row in &rows {
             self.free_rows(cx, place(RowId(next)), row.row.0);
             if let Err(code) = self.take_over_row(cx, place(row.row), row) {
-                let (used, capacity) = self.pages();
+                let (_, capacity) = self.pages();
+                let all = u64::from(capacity) * PAGE_BYTES as u64;
+                let left = head.bytes_left.get();
                 let why = format_args!(
-                    "the rows of the other data nodes do not fit here: {used} of {capacity} pages of DataMemory are used"
+                    "the rows of the other data nodes do not fit here: all {all} bytes of DataMemory are used, and about \
+                     {left} bytes of this partition's rows are still to come"
                 );
                 cx.stop_node_for(code as u16, why);
                 return Some(());

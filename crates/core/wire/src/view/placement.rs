@@ -12,7 +12,7 @@
 //! ```
 //! It keeps as many replicas as it has, and has one more while one is replaced; where a chain can't be longer it has
 //! one less instead. The plan is in the view, so the next president goes on with it. If all data nodes of the node
-//! group that a partition moves to are lost, it is assigned back.
+//! group that a partition moves to are lost, or one of them has no room for it, it is assigned back.
 //!
 //! A data manager holds one partition at most, of its own instance number. So a node group gets none of an instance
 //! number of which it has one.
@@ -33,6 +33,20 @@ pub enum Placement {
     Copy(PartitionId, NodeId),
     /// All have their shares: the cluster reorganizes no more.
     Reorganized,
+    /// The member that was to be sent the rows of a partition has no room for them. The partition goes back, if it was
+    /// moving, and the cluster reorganizes no more.
+    NoRoom(PartitionId, NoRoom),
+}
+
+/// A data node has no room for a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NoRoom {
+    /// The data node.
+    pub node: NodeId,
+    /// Bytes of `DataMemory` that the partition takes where it is, and what is kept free beside it.
+    pub needed: u64,
+    /// Bytes of `DataMemory` that are free there.
+    pub free: u64,
 }
 
 impl Partition {
@@ -52,7 +66,13 @@ impl ClusterView {
     /// The next view, in which partitions are to move until each node group has its share; or no further one is.
     #[must_use]
     pub fn with_reorganizing(&self, reorganizes: bool) -> Self {
-        ClusterView { reorganizes, ..self.next() }
+        let no_room = self.no_room.filter(|_| !reorganizes);
+        ClusterView { reorganizes, no_room, ..self.next() }
+    }
+
+    /// The data node that had no room for a partition, if the cluster has ended to reorganize for that.
+    pub fn no_room(&self) -> Option<NoRoom> {
+        self.no_room
     }
 
     /// Whether a replica of a partition is on a data node of another node group than that which is to have it.
@@ -153,12 +173,22 @@ impl ClusterView {
         let to = (0..self.groups).filter(is_whole).min_by_key(|&group| has(group))?;
         let from = (0..self.groups).rev().max_by_key(|&group| has(group))?;
         if has(from) <= has(to) + 1 {
-            let all_are_whole = (0..self.groups).all(|group| is_whole(&group));
-            return all_are_whole.then_some(Placement::Reorganized);
+            // One that is not whole may get a share when it is.
+            let least = (0..self.groups).map(has).min()?;
+            return (has(from) <= least + 1).then_some(Placement::Reorganized);
         }
         let is_free = |instance: u16| self.partitions_of(to).all(|(_, one)| one.owner.instance() != instance);
         let goes = self.partitions_of(from).filter(|(_, one)| is_free(one.owner.instance()));
         goes.last().map(|(number, _)| Placement::Assign(number, to))
+    }
+
+    /// Whether this may be done next: it is the next step, or the next step is impossible.
+    pub fn may_place(&self, placement: Placement) -> bool {
+        let next = match placement {
+            Placement::NoRoom(partition, NoRoom { node, .. }) => Placement::Copy(partition, node),
+            next => next,
+        };
+        self.next_placement() == Some(next)
     }
 
     /// The next view, with this done.
@@ -172,6 +202,14 @@ impl ClusterView {
                 partition.copying = partition.copying.with(node);
             }
             Placement::Reorganized => next.reorganizes = false,
+            Placement::NoRoom(partition, no_room) => {
+                let present = self.partition(partition);
+                let other = present.chain.nodes().find(|&node| self.is_displaced(present, node));
+                if let Some(other) = other.and_then(|node| self.member(node)) {
+                    next.partition_mut(partition).group = other.group;
+                }
+                (next.reorganizes, next.no_room) = (false, Some(no_room));
+            }
         }
         next
     }
@@ -316,6 +354,48 @@ mod tests {
             }
         }
         assert_eq!(shares(&view), [2, 2]);
+    }
+
+    #[test]
+    fn what_has_no_room_goes_back() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let mut view = come(come(first, 3, 1), 4, 1).with_reorganizing(true);
+        let mut refused = 0;
+        loop {
+            if let Some(Placement::Copy(partition, node)) = view.next_placement() {
+                let no_room = NoRoom { node, needed: 2, free: 1 };
+                let refusal = Placement::NoRoom(partition, no_room);
+                assert!(view.may_place(refusal));
+                let goes_back = view.with_placement(refusal);
+                assert!(!goes_back.reorganizes() && goes_back.no_room() == Some(no_room));
+                assert!(!view.may_place(Placement::NoRoom(partition, NoRoom { node: NodeId(1), ..no_room })));
+                // There is no room where it goes back to either: it is tried again where it was to go.
+                if let Some(Placement::Copy(back, node)) = goes_back.next_placement() {
+                    assert!(back == partition && node.0 <= 2);
+                    let again = goes_back.with_placement(Placement::NoRoom(partition, no_room));
+                    assert_eq!(again.next_placement(), view.next_placement());
+                }
+                let (after, _) = reorganize(goes_back);
+                assert!(after.moving().is_none());
+                assert!(after.partitions().iter().all(|one| one.chain.nodes().count() == 2));
+                assert_eq!(after.with_reorganizing(true).no_room(), None);
+                assert_eq!(shares(&reorganize(after.with_reorganizing(true)).0), [2, 2]);
+                refused += 1;
+            }
+            match step(&view) {
+                Some(next) => view = next,
+                None => break,
+            }
+        }
+        assert_eq!((refused, shares(&view)), (4, vec![2, 2]));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_where_nothing_is_to_move() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let (view, _) = reorganize(come(come(first, 3, 1), 4, 1).with_reorganizing(true));
+        let lacks = view.without(&[NodeId(4)]).with_reorganizing(true);
+        assert_eq!(lacks.next_placement(), Some(Placement::Reorganized));
     }
 
     #[test]
