@@ -117,7 +117,7 @@ fn round(mut program: ClusterProgram, options: &ReorganizeOptions) -> Result<Rou
         thread::sleep(BEFORE);
         let begun = Instant::now();
         cluster.reorganize(true).context(|| "partitions do not move".into())?;
-        await_that(|| !cluster.reorganizes(), || "partitions have moved".into())?;
+        await_that(|| !cluster.reorganization().is_under_way, || "partitions have moved".into())?;
         Ok([from, begun, Instant::now()])
     })?;
     let found = target.scan(&table, ScanKind::Everything)?;

@@ -193,7 +193,7 @@ enum AddCommand {
     ///
     /// Writes them into config.ini of the cluster's folder, restarts all nodes of the cluster as 'rolling-restart'
     /// does, so that they know them, and starts them. No transaction is rolled back. If it fails on the way, the same
-    /// command goes on where it was.
+    /// command goes on with the data nodes that it has written.
     #[command(name = "nodegroup")]
     NodeGroup(NodeGroupArguments),
 }

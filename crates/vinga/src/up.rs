@@ -11,7 +11,7 @@ mod started;
 
 pub use down::down;
 pub use node_group::{NodeGroupArguments, add_node_group};
-pub use several::{management_that_runs, restart_management};
+pub use several::{check_file, management_that_runs, restart_management};
 
 use crate::arguments::{FolderArgument, InstallationArguments, name_and_value, whole, with_key};
 use crate::cluster_file::{ClusterFile, Size};

@@ -104,7 +104,7 @@ impl Restart {
             return true;
         }
         self.leader.places.wanted = None;
-        let body = ReorganizeConfirm { request };
+        let body = ReorganizeConfirm { request, view: cx.view().number() };
         cold::write(&mut cx.frame(SignalNumber::ReorganizeConfirm, requester), &body);
         false
     }

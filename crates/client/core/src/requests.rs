@@ -26,7 +26,7 @@ use schema_lock::Lock;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{Epoch, LiveParameter, NodeId, PartitionId};
+use vinga_base::{Epoch, LiveParameter, NodeId, PartitionId, ViewNumber};
 use vinga_wire::backup::{
     BACKUP_CLOSED, BACKUP_SCANNED, BackupBatchHead, BackupNextBody, BackupOpenConfirm, BackupOpenRequest,
 };
@@ -141,8 +141,8 @@ pub enum Answer {
         /// Whether it has left before, so that nothing is rolled back by that.
         has_left: bool,
     },
-    /// The view says that the cluster reorganizes, or does not.
-    Reorganizes,
+    /// This view says that the cluster reorganizes, or does not. It may come later.
+    Reorganizes(ViewNumber),
     /// The backup has begun; the newest epoch of any commit there.
     BackupOpened(Epoch),
     /// To a request for more of a backup.
@@ -454,7 +454,7 @@ impl Requests {
             }
             SignalNumber::ReorganizeConfirm => {
                 let confirm: ReorganizeConfirm = cold::read(frame)?;
-                (confirm.request, Ok(Answer::Reorganizes))
+                (confirm.request, Ok(Answer::Reorganizes(confirm.view)))
             }
             SignalNumber::BackupOpenConfirm => {
                 let confirm: BackupOpenConfirm = cold::read(frame)?;

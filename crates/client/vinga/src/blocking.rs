@@ -16,7 +16,8 @@ use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
 use crate::{
-    ConnectOptions, DataNode, Database, InfoRows, NewsId, NodeGroup, PartitionBackup, SchemaLock, SchemaNews,
+    ConnectOptions, DataNode, Database, InfoRows, NewsId, NodeGroup, PartitionBackup, Reorganization,
+    SchemaLock, SchemaNews,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -265,9 +266,9 @@ impl Cluster {
         self.inner.node_groups()
     }
 
-    /// See [`crate::Cluster::reorganizes`].
-    pub fn reorganizes(&self) -> bool {
-        self.inner.reorganizes()
+    /// See [`crate::Cluster::reorganization`].
+    pub fn reorganization(&self) -> Reorganization {
+        self.inner.reorganization()
     }
 
     /// Reads a committed row; `None` if there is none.

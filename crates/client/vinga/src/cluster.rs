@@ -6,7 +6,7 @@ use crate::data_nodes::{self, DataNode};
 use crate::engine::{Engine, Handle, Prover};
 use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
-use crate::node_groups::{self, NodeGroup};
+use crate::node_groups::{self, NodeGroup, Reorganization};
 use crate::pending::Pending;
 use crate::program::Update;
 use crate::retry;
@@ -39,6 +39,9 @@ pub struct ListedTable {
     /// `database.table`.
     pub name: String,
 }
+
+/// How long it is waited before it is looked again whether a view has come.
+const VIEW_PAUSE: Span = Span::from_millis(1);
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -336,14 +339,27 @@ impl Cluster {
     }
 
     /// Has the cluster reorganize: its partitions move, one after the other, until each node group has its share; or
-    /// has no further one begin to move. Returns when the data nodes have agreed to that; how far it is:
-    /// [`Cluster::node_groups`]. No transaction is rolled back on account of it.
+    /// has no further one begin to move. Returns when the data nodes have agreed to that, and this client knows it; how
+    /// far it is: [`Cluster::reorganization`] and [`Cluster::node_groups`]. No transaction is rolled back on account of
+    /// it.
     ///
     /// # Errors
     /// `NotSupportedYet` if the cluster has one replica only, or another data node has just begun to lead it.
     pub async fn reorganize(&self, begins: bool) -> Result<()> {
+        let cluster = self.reorganization().cluster;
         match self.request(Request::Reorganize(begins)).await? {
-            Answer::Reorganizes => Ok(()),
+            Answer::Reorganizes(view) => {
+                // It is on its way to this client, unless everything is lost.
+                let engine = &self.handle.engine;
+                let lacks = |client: &mut Client| {
+                    client.admission().cluster == cluster && client.view().number() < view
+                };
+                while engine.look(lacks) {
+                    engine.sleep_until(engine.now() + VIEW_PAUSE).await;
+                    self.handle.connected().await?;
+                }
+                Ok(())
+            }
             _ => Err(mixed_up()),
         }
     }
@@ -353,9 +369,9 @@ impl Cluster {
         self.handle.engine.look(|client| node_groups::of(client.view()))
     }
 
-    /// Whether partitions move to other node groups, or are about to ([`Cluster::reorganize`]).
-    pub fn reorganizes(&self) -> bool {
-        self.handle.engine.look(|client| client.view().reorganizes() || client.view().moving().is_some())
+    /// How far the cluster is with moving partitions to other node groups ([`Cluster::reorganize`]).
+    pub fn reorganization(&self) -> Reorganization {
+        self.handle.engine.look(|client| Reorganization::of(client.admission().cluster, client.view()))
     }
 
     /// Reads a committed row; `None` if there is none.

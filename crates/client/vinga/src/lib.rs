@@ -361,7 +361,7 @@ pub use information::{InfoRows, Unanswered};
 pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};
-pub use node_groups::NodeGroup;
+pub use node_groups::{NoRoom, NodeGroup, Reorganization};
 pub use program::Update;
 pub use row::{ReadRow, Record, RowReader, RowWriter, TableRow, WriteRow};
 pub use scan::{RowBatch, RowCount, Scan, ScanRequest};

@@ -2,6 +2,7 @@
 
 use vinga_base::NodeId;
 use vinga_wire::view::ClusterView;
+pub use vinga_wire::view::NoRoom;
 
 /// Data nodes that hold the same partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +15,32 @@ pub struct NodeGroup {
     pub partitions: usize,
     /// How many of these have not all their replicas here yet.
     pub coming: usize,
+}
+
+impl NodeGroup {
+    /// Whether no two of these differ by more than one partition: each has its share.
+    pub fn have_their_shares(all: &[NodeGroup]) -> bool {
+        let partitions = || all.iter().map(|group| group.partitions);
+        partitions().max().unwrap_or(0) <= partitions().min().unwrap_or(0) + 1
+    }
+}
+
+/// How far a cluster is with moving partitions to other node groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reorganization {
+    /// The cluster's incarnation: if it is another one than before, all data nodes of that one have ended meanwhile.
+    pub cluster: u64,
+    /// Whether partitions move, or are about to.
+    pub is_under_way: bool,
+    /// The data node that had no room for a partition, if it has ended before each node group had its share for that.
+    pub no_room: Option<NoRoom>,
+}
+
+impl Reorganization {
+    pub(crate) fn of(cluster: u64, view: &ClusterView) -> Self {
+        let is_under_way = view.reorganizes() || view.moving().is_some();
+        Reorganization { cluster, is_under_way, no_room: view.no_room() }
+    }
 }
 
 /// Those of a view.

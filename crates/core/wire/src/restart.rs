@@ -228,6 +228,8 @@ pub struct ReorganizeRequest {
 pub struct ReorganizeConfirm {
     /// The requester's tag.
     pub request: u32,
+    /// The view that says so.
+    pub view: ViewNumber,
 }
 
 /// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse`, `HandOverReleaseOrder`, `HandOverFlushRequest` and

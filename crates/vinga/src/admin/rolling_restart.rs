@@ -2,7 +2,8 @@
 //!
 //! The next one stops when the one before is a full member again and has its share of the primaries. The one that leads
 //! the cluster is the last: so the lead moves once. Management nodes in the cluster's folder are restarted before: so
-//! all nodes have the configuration file as it is then.
+//! all nodes have the configuration file as it is then. Nothing is stopped if that does not describe the cluster that
+//! runs, and no data node as long as no management node arbitrates.
 
 use super::arbitration::Arbitration;
 use super::place::Configured;
@@ -21,7 +22,7 @@ use vinga_runtime::{complain, say};
 
 /// How long it may take until the data nodes have chosen a management node that was started again: they look for one in
 /// each heartbeat interval.
-const ARBITRATION_PATIENCE: Duration = Duration::from_secs(20);
+const ARBITRATION_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is restarted.
 pub struct Wanted<'a> {
@@ -69,7 +70,10 @@ pub fn restart_all(wanted: &Wanted<'_>) -> Result<Done, String> {
     let members = cluster.data_node_states();
     check(&members)?;
     let management = match folder {
-        Some(folder) => restart_management(cluster, folder, is_said)?,
+        Some(folder) => {
+            up::check_file(folder, cluster).map_err(|why| format!("{why}. Nothing was stopped"))?;
+            restart_management(cluster, folder, is_said)?
+        }
         None => Vec::new(),
     };
     let order = DataNode::in_rolling_order(&members);
@@ -106,8 +110,8 @@ fn restart_management(cluster: &Cluster, folder: &Path, is_said: bool) -> Result
         let configured = Configured::in_folder(folder)?;
         while let Some(delay) = Arbitration::of(cluster, Some(&Management::look_at(&configured))).delay() {
             if waiting.elapsed() >= ARBITRATION_PATIENCE {
-                complain!("{delay}; data nodes are restarted all the same");
-                break;
+                let waited = ARBITRATION_PATIENCE.as_secs();
+                return Err(format!("no data node was restarted, as {waited} s later {delay}"));
             }
             waiting.say_from_time_to_time(|| format!("waiting until a management node arbitrates: {delay}"));
             std::thread::sleep(LOOK_PAUSE);

@@ -6,9 +6,15 @@ use crate::admin::show::Node;
 use crate::data::host_and_port;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use vinga::InfoTable;
 use vinga::blocking::Cluster;
+use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNodes;
+use vinga_config::file::ConfigFile;
+use vinga_config::parameters::Parameter;
+use vinga_config::{ConfiguredNodes, Machine};
+use vinga_datanode::this_machine;
 
 /// The data nodes of a cluster, those that have ended among them.
 #[derive(PartialEq, Eq, Debug)]
@@ -46,6 +52,23 @@ impl Begun {
             nodes.entry(u8::try_from(node).ok()?).or_insert(Begin { group, address });
         }
         (!nodes.is_empty()).then_some(Begun { nodes })
+    }
+
+    /// Whether the cluster that runs can go on with the file of its folder, on this machine, once its nodes are started
+    /// again one after the other.
+    ///
+    /// # Errors
+    /// A text: the file does not describe it, or asks for more memory than there is.
+    pub fn check(cluster: &Cluster, path: &Path, file: &ConfigFile) -> Result<(), String> {
+        let machine = this_machine();
+        let nodes = ConfiguredNodes::new(file, &machine).map_err(|errors| errors.to_string())?;
+        let running =
+            Begun::of_running(cluster).ok_or("the data nodes do not say with what they have begun")?;
+        if let Some(difference) = running.differences(&nodes.data_nodes).first() {
+            let path = path.display();
+            return Err(format!("{path} does not describe the cluster that runs: {difference}"));
+        }
+        check_memory(file, &machine).map(drop)
     }
 
     /// Whether the cluster has, or may have had, a data node of the file. No present member need have seen one leave.
@@ -120,6 +143,27 @@ impl Begun {
     }
 }
 
+/// Each data node's `DataMemory`, in bytes, of which none is more than the machine has.
+///
+/// # Errors
+/// A text: all errors of a node's configuration, or it has more.
+pub fn check_memory(file: &ConfigFile, machine: &Machine) -> Result<Vec<(u8, u64)>, String> {
+    let memory = file.data_node_ids().into_iter().map(|id| {
+        let own = id.to_string();
+        let configuration = Configuration::new(Some(file), &[(Parameter::NodeId.name(), &own)], machine);
+        let configuration = configuration.map_err(|errors| errors.to_string())?;
+        let bytes = configuration.parameters.integer(Parameter::DataMemory);
+        if bytes > machine.memory_bytes {
+            let (wanted, has) = (bytes >> 20, machine.memory_bytes >> 20);
+            return Err(format!(
+                "data node {id} would have a DataMemory of {wanted} MiB, and this machine has {has} MiB"
+            ));
+        }
+        Ok((id, bytes))
+    });
+    memory.collect()
+}
+
 /// Whether two addresses are not the same place. A name may have any address.
 fn is_elsewhere(one: &str, other: &str) -> bool {
     let parts = |address: &str| {
@@ -145,10 +189,8 @@ pub mod tests {
     }
 
     fn file(text: &str) -> DataNodes {
-        let read = vinga_config::file::ConfigFile::parse("config.ini", text);
-        vinga_config::ConfiguredNodes::new(&read, &vinga_datanode::this_machine())
-            .expect("it is good")
-            .data_nodes
+        let read = ConfigFile::parse("config.ini", text);
+        ConfiguredNodes::new(&read, &this_machine()).expect("it is good").data_nodes
     }
 
     pub fn with(replicas: u8, nodes: &[(u8, u16)]) -> DataNodes {

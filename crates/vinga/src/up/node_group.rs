@@ -2,10 +2,10 @@
 //!
 //! The data nodes of the group are written into the cluster's file; all nodes are restarted one after the other, as a
 //! node admits only those that it knows; then they are started, and join. The file is locked all the time. A command
-//! that has failed on the way is given again: it goes on with data nodes that stand in the file and are not in the
-//! cluster, and adds no others.
+//! that has failed on the way is given again: it goes on with data nodes that stand in the file and that have not
+//! joined yet, and adds no others.
 
-use super::begun::Begun;
+use super::begun::{Begun, check_memory};
 use super::port_choice::PortChoice;
 use super::several::{self, Wanted};
 use crate::admin::{leave, rolling_restart};
@@ -57,19 +57,16 @@ pub fn add_node_group(
          docs/operations.md has the steps",
     )?;
     let file = ClusterFile::of(folder);
+    // Locking it would make one.
+    file.read()?.ok_or_else(|| of_one(&file))?;
     // Both until the data nodes run.
     let _ports = PortChoice::begin();
     let mut locked = file.lock()?;
     let found = read(&file)?;
-    let missing = not_in_cluster(&found, cluster)?;
+    let missing = not_in_cluster(&found, &file, cluster)?;
     let goes_on = !missing.is_empty();
-    if goes_on && !wanted.parameters.is_empty() {
-        return Err(format!(
-            "{} has data nodes that are not in the cluster, {}, and this command goes on with these: leave --set out, or \
-             change their parameters there",
-            file.path().display(),
-            list(&missing)
-        ));
+    if goes_on {
+        check_same(&found, &file, &missing, &wanted.parameters)?;
     }
     let ids = if goes_on {
         missing
@@ -79,7 +76,7 @@ pub fn add_node_group(
         group.ids
     };
     if !json {
-        say!("data nodes {} stand in {}", list(&ids), file.path().display());
+        say!("{}: in {}", list(&ids), file.path().display());
     }
     let start = Start { folder, file: &file, ids: &ids, json };
     // Those that run may know them already.
@@ -92,7 +89,12 @@ pub fn add_node_group(
             first => format!("{first}\n{why}"),
         });
         restarted.and_then(|_| start.run()).map_err(|why| {
-            format!("{why}\nthe same command goes on with data nodes {}, without --set", list(&ids))
+            let (names, path) = (list(&ids), file.path().display());
+            format!(
+                "{why}\nthe same command goes on with {names}, as {path} has them, where their parameters may be changed \
+                 before. Without their sections, 'vinga admin rolling-restart' brings the cluster back to where it was, as \
+                 long as none of them has joined"
+            )
         })?;
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -108,12 +110,22 @@ pub fn add_node_group(
 }
 
 fn list(ids: &[u8]) -> String {
-    ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+    let names = ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    format!("data node{} {names}", if ids.len() == 1 { "" } else { "s" })
+}
+
+fn of_one(file: &ClusterFile) -> String {
+    format!(
+        "{} does not describe several data nodes: a cluster that began with one can't get more. Make another one \
+         ('vinga up --data-nodes N --replicas R', in another --folder)",
+        file.path().display()
+    )
 }
 
 /// A file with its data nodes.
 struct Read {
     text: String,
+    whole: ConfigFile,
     data_nodes: DataNodes,
     management: Vec<u8>,
     ports: Vec<u16>,
@@ -123,29 +135,67 @@ fn read(file: &ClusterFile) -> Result<Read, String> {
     let path = file.path().display().to_string();
     let text =
         std::fs::read_to_string(file.path()).map_err(|error| format!("cannot read {path}: {error}"))?;
-    let found = ConfigFile::parse(&path, &text);
-    if found.data_node_ids().len() < 2 {
-        return Err(format!(
-            "{path} does not describe several data nodes: a cluster that began with one can't get more. Make another one \
-             ('vinga up --data-nodes N --replicas R', in another --folder)"
-        ));
+    let whole = ConfigFile::parse(&path, &text);
+    if whole.data_node_ids().len() < 2 {
+        return Err(of_one(file));
     }
     let nodes =
-        vinga_config::ConfiguredNodes::new(&found, &this_machine()).map_err(|errors| errors.to_string())?;
+        vinga_config::ConfiguredNodes::new(&whole, &this_machine()).map_err(|errors| errors.to_string())?;
     let ports = nodes.data_nodes.all().iter().map(|node| node.port);
     let ports = ports.chain(nodes.management_nodes.iter().map(|node| node.port)).collect();
-    Ok(Read { text, data_nodes: nodes.data_nodes, management: found.management_node_ids(), ports })
+    let management = whole.management_node_ids();
+    Ok(Read { text, whole, data_nodes: nodes.data_nodes, management, ports })
 }
 
-/// The data nodes of the file that are not in the cluster: they were added before, or have ended.
-fn not_in_cluster(file: &Read, cluster: &Cluster) -> Result<Vec<u8>, String> {
-    let running = Begun::of_running(cluster).ok_or("the data nodes do not say with what they have begun")?;
-    if let Some(difference) = running.differences(&file.data_nodes).first() {
-        return Err(format!("the file does not describe the cluster that runs: {difference}"));
-    }
+/// The data nodes of the file that were added before, and are not in the cluster yet.
+fn not_in_cluster(found: &Read, file: &ClusterFile, cluster: &Cluster) -> Result<Vec<u8>, String> {
+    Begun::check(cluster, file.path(), &found.whole)?;
     let members = cluster.data_nodes();
-    let ids = file.data_nodes.all().iter().map(|one| one.node);
-    Ok(ids.filter(|&id| !members.contains(&NodeId(id))).collect())
+    let ids = found.data_nodes.all().iter().map(|one| one.node);
+    let missing: Vec<u8> = ids.filter(|&id| !members.contains(&NodeId(id))).collect();
+    let groups = cluster.node_groups();
+    let has_ended = |id: &&u8| {
+        let group = found.data_nodes.get(**id).map(|one| one.group);
+        groups.iter().any(|one| Some(one.group) == group && one.partitions > 0)
+    };
+    match missing.iter().find(has_ended) {
+        None => Ok(missing),
+        Some(ended) => Err(format!(
+            "data node {ended} of the cluster is not in it at the moment: data nodes are added when all others are there. \
+             'vinga up' starts it, and 'vinga admin status' says how it is. Nothing was changed"
+        )),
+    }
+}
+
+/// Whether data nodes of the file have these parameters already.
+fn check_same(
+    found: &Read,
+    file: &ClusterFile,
+    ids: &[u8],
+    parameters: &[(String, String)],
+) -> Result<(), String> {
+    for &id in ids {
+        let own = id.to_string();
+        let with = |parameters: &[(String, String)]| {
+            let given = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let flags: Vec<_> = [(Parameter::NodeId.name(), own.as_str())].into_iter().chain(given).collect();
+            let configuration = Configuration::new(Some(&found.whole), &flags, &this_machine());
+            configuration.map(|one| one.parameters).map_err(|errors| errors.to_string())
+        };
+        let (has, wanted) = (with(&[])?, with(parameters)?);
+        for (name, value) in parameters {
+            let parameter = Parameter::named(name)?;
+            if has.get(parameter) != wanted.get(parameter) {
+                return Err(format!(
+                    "{} has data nodes that are not in the cluster yet, {}, and this command goes on with these: data node \
+                     {id} has no {name}={value} there. Leave --set out, or change it there",
+                    file.path().display(),
+                    list(ids)
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A node group that is to be added.
@@ -189,7 +239,10 @@ impl<'a> Group<'a> {
     /// Their sections of the file, which is good with them.
     fn describe(&self, file: &ClusterFile, parameters: &[(String, String)]) -> Result<String, String> {
         let text = self.sections(parameters);
-        let memory = self.check(file, &text)?;
+        let name = format!("{} with the node group added", file.path().display());
+        let whole = ConfigFile::parse(&name, &format!("{}{text}", self.file.text));
+        let memory =
+            check_memory(&whole, &this_machine()).map_err(|why| format!("{why}. Nothing was changed"))?;
         let is_given = |(name, _): &(String, String)| Parameter::named(name) == Ok(Parameter::DataMemory);
         if parameters.iter().any(is_given) {
             return Ok(text);
@@ -203,7 +256,7 @@ impl<'a> Group<'a> {
         Err(format!(
             "all data nodes together would have a DataMemory of {} MiB, and this machine has {} MiB. Give them less in {}, \
              which 'vinga admin rolling-restart' brings to those that run; or say how much the new ones have, by --set \
-             DataMemory=SIZE: one that has no room for a partition stops. Nothing was changed",
+             DataMemory=SIZE: partitions move there as long as there is room. Nothing was changed",
             all >> 20,
             machine >> 20,
             file.path().display()
@@ -227,20 +280,6 @@ impl<'a> Group<'a> {
             }
         }
         text
-    }
-
-    /// Each data node's `DataMemory`, in bytes, by the file with this text added.
-    fn check(&self, file: &ClusterFile, added: &str) -> Result<Vec<(u8, u64)>, String> {
-        let name = format!("{} with the node group added", file.path().display());
-        let whole = ConfigFile::parse(&name, &format!("{}{added}", self.file.text));
-        let memory = whole.data_node_ids().into_iter().map(|id| {
-            let own = id.to_string();
-            let configuration =
-                Configuration::new(Some(&whole), &[(Parameter::NodeId.name(), &own)], &this_machine());
-            let configuration = configuration.map_err(|errors| errors.to_string())?;
-            Ok((id, configuration.parameters.integer(Parameter::DataMemory)))
-        });
-        memory.collect()
     }
 }
 

@@ -233,6 +233,19 @@ fn start_management(
     addresses.collect()
 }
 
+/// Whether the cluster of a folder that runs can go on with its file, once its nodes are started again one after the
+/// other. One without a file can.
+///
+/// # Errors
+/// A text: the file has errors, or does not describe it, or asks for more memory than there is.
+pub fn check_file(folder: &Path, cluster: &Cluster) -> Result<(), String> {
+    let file = ClusterFile::of(folder);
+    match file.read()? {
+        Some(found) => Begun::check(cluster, file.path(), &found),
+        None => Ok(()),
+    }
+}
+
 /// The management nodes of a cluster's folder that run there.
 pub fn management_that_runs(cluster: &Path) -> Vec<u8> {
     let runs = |id: &u8| matches!(management_node::folder(cluster, *id).running(), Ok(Some(_)));

@@ -150,9 +150,9 @@ fn a_command_that_has_failed_on_the_way_goes_on() {
     assert!(text.contains("the same command goes on with data nodes 4, 5"), "{text}");
     let half_way = config(&folder);
     let text = refused(&folder, &["add", "nodegroup", "--set", "DataMemory=32M"]);
-    assert!(text.contains("leave --set out"), "{text}");
+    assert!(text.contains("has no DataMemory=32M there. Leave --set out"), "{text}");
     fs::remove_dir(&in_the_way).expect("it is there");
-    let (ok, text) = folder.run("admin", &["add", "nodegroup"]);
+    let (ok, text) = add(&folder);
     assert!(ok && text.contains("data node 5 is ready on"), "{text}");
     assert_eq!(config(&folder), half_way, "it has added no other node group");
     assert_eq!(cluster.node_groups().len(), 2);
@@ -164,6 +164,73 @@ fn a_command_that_has_failed_on_the_way_goes_on() {
         std::thread::sleep(Duration::from_millis(1));
     }
     rows.check(&cluster);
+}
+
+/// It is said which one, and how much memory it takes; the cluster goes on as it was.
+#[test]
+fn data_nodes_without_room_for_a_partition_get_none() {
+    let folder = pair();
+    let cluster = connect(&folder, &[1, 2]);
+    let rows = Rows::new(&cluster, 40_000);
+    let (ok, text) = folder.run("admin", &["add", "nodegroup", "--set", "DataMemory=16M"]);
+    assert!(ok, "{text}");
+    let text = refused(&folder, &["reorganize"]);
+    assert!(
+        text.contains("has no room for a further partition") && text.contains("Nothing is lost"),
+        "{text}"
+    );
+    assert_eq!(cluster.data_nodes().len(), 4);
+    rows.check(&cluster);
+    let larger = config(&folder).replace("DataMemory=16M", "DataMemory=64M");
+    fs::write(folder.0.join("config.ini"), larger).expect("it can be changed");
+    let (ok, text) = folder.run("admin", &["rolling-restart"]);
+    assert!(ok, "{text}");
+    let (ok, text) = folder.run("admin", &["reorganize"]);
+    assert!(ok && text.contains("each node group has its share"), "{text}");
+    assert_eq!(shares(&connect(&folder, &[1, 2])), [4, 4]);
+    rows.check(&cluster);
+}
+
+/// Nothing is stopped for a file with which the cluster can't go on.
+#[test]
+fn a_file_that_does_not_fit_the_cluster_is_refused() {
+    let folder = pair();
+    let cluster = connect(&folder, &[1, 2]);
+    let good = config(&folder);
+    let incarnations = || cluster.data_node_states().iter().map(|one| one.incarnation).collect::<Vec<_>>();
+    let before = incarnations();
+    let one_replica = good.replace("NoOfReplicas=2", "NoOfReplicas=1");
+    let ports: String = good
+        .lines()
+        .map(|line| match line.strip_prefix("ServerPort=") {
+            Some(port) => format!("ServerPort={}1\n", &port[..port.len() - 1]),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    let too_much = good.replace("[ndbd default]\n", "[ndbd default]\nDataMemory=9000G\n");
+    let bad = good.replace("[ndbd default]\n", "[ndbd default]\nNoSuchThing=1\n");
+    let cases = [
+        (&one_replica, "does not describe the cluster that runs"),
+        (&ports, "does not describe the cluster that runs"),
+        (&too_much, "would have a DataMemory of"),
+        (&bad, "NoSuchThing"),
+    ];
+    for (text, why) in cases {
+        fs::write(folder.0.join("config.ini"), text).expect("it can be changed");
+        for command in [&["rolling-restart"][..], &["add", "nodegroup"]] {
+            let text = refused(&folder, command);
+            assert!(text.contains(why), "{command:?}: {text}");
+        }
+        assert_eq!(config(&folder), *text);
+    }
+    fs::write(folder.0.join("config.ini"), &good).expect("it can be changed");
+    assert_eq!(incarnations(), before);
+    // One of the cluster's own that is away is none that was added.
+    let (ok, text) = folder.run("admin", &["stop", "2", "--wait"]);
+    assert!(ok, "{text}");
+    let text = refused(&folder, &["add", "nodegroup"]);
+    assert!(text.contains("data node 2 of the cluster is not in it at the moment"), "{text}");
+    assert_eq!(config(&folder), good);
 }
 
 /// Data nodes were added to the file. Those that run know them when they have been started again; the management node
