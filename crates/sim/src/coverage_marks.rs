@@ -496,6 +496,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
     ),
     (
+        "data manager gives up a partition when an index has been built",
+        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+    ),
+    (
         "data node has no room for a partition",
         "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
     ),

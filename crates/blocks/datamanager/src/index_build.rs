@@ -78,6 +78,11 @@ impl IndexWork {
         self.builds.iter().any(|build| build.table == table && build.has_begun)
     }
 
+    /// Whether the same holds of any table.
+    pub(crate) fn goes_through_rows(&self) -> bool {
+        self.builds.iter().any(|build| build.has_begun)
+    }
+
     /// The table is going away: builds of it end, and nobody is notified.
     pub(crate) fn forget_table(&mut self, table: u32) {
         self.built.retain(|built| built.table != table);

@@ -555,6 +555,7 @@ impl Block for DataManager {
         let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
         let indexes = !self.schema.index_work.is_empty() && self.index_work_slice(cx);
         self.take_over_waiting(cx);
+        self.give_up_if_drained(cx);
         if self.builds_for_start() {
             self.note_built(cx);
         } else if self.schema.building.is_some() {

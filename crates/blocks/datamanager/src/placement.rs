@@ -6,8 +6,8 @@
 //! When it was left out of its partition, and its node does not stop, it *gives up* what it has of that. But not at
 //! once: signals that were sent in earlier views may be on their way through it, as through a data node that leaves. So
 //! it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in the next
-//! view, if that comes before, it asks again. Then its records and markers go, and the memory of its rows is freed in
-//! slices. It gets no other partition before all that has gone: the president asks it whether it is free, and has room
+//! view, if that comes before, it asks again. An index that is being built of the rows comes to its end before. Then its
+//! records and markers go, and the memory of its rows is freed in slices. It gets no other partition before all that has gone: the president asks it whether it is free, and has room
 //! for the other one.
 
 use crate::DataManager;
@@ -114,11 +114,24 @@ impl DataManager {
     pub(crate) fn on_drain_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let body: DrainBody = cold::read(frame)?;
         let Some((asked, awaited)) = &mut self.placement.draining else { return Some(()) };
-        if *asked == body && awaited.remove(&frame.sender()) && awaited.is_empty() {
-            self.placement.draining = None;
-            self.give_up(cx);
+        if *asked == body && awaited.remove(&frame.sender()) {
+            self.give_up_if_drained(cx);
         }
         Some(())
+    }
+
+    /// Gives up the partition if nobody needs it any more, and no index is built of its rows.
+    pub(crate) fn give_up_if_drained(&mut self, cx: &mut Context<'_>) {
+        let is_drained = self.placement.draining.as_ref().is_some_and(|(_, awaited)| awaited.is_empty());
+        if !is_drained {
+            return;
+        }
+        if self.schema.index_work.goes_through_rows() {
+            cx.mark("data manager gives up a partition when an index has been built");
+            return;
+        }
+        self.placement.draining = None;
+        self.give_up(cx);
     }
 
     /// Drops all records and markers, which nobody asks for any more, and begins to free the rows.

@@ -84,12 +84,22 @@ impl Table {
     }
 
     /// Has an empty fragment of a partition, if the table lies in that, and no other ones; returns those that it had.
+    /// It has the indexes that these had: a change that adds or drops one may be under way.
     pub fn renew_fragments(&mut self, partition: PartitionId) -> impl Iterator<Item = Fragment> + use<> {
         let before = core::mem::take(&mut self.fragments);
         self.fragments.resize_with(before.len(), || None);
         if self.partitions.contains(partition) {
-            let indexes: Vec<&IndexDefinition> = self.ordered.iter().collect();
-            self.fragments[usize::from(partition.0)] = Some(empty_fragment(&indexes, &self.layout));
+            let fragment = match before.iter().flatten().next() {
+                Some(present) => {
+                    let mut fragment = empty_fragment(&[], &self.layout);
+                    for index in present.indexes() {
+                        fragment.add_index(FragmentIndex::new(index.id(), index.order().clone()));
+                    }
+                    fragment
+                }
+                None => empty_fragment(&self.ordered.iter().collect::<Vec<_>>(), &self.layout),
+            };
+            self.fragments[usize::from(partition.0)] = Some(fragment);
         }
         before.into_iter().flatten()
     }

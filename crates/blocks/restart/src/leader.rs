@@ -163,17 +163,16 @@ impl Restart {
         let (node, incarnation) = newcomer.identity();
         match newcomer.state {
             MemberState::Starting if self.has_done(&newcomer, NewcomerStep::Informed, None) => {
-                self.release_schema(cx);
                 self.ask_for(cx, WantedChange::Copy(node, incarnation));
             }
-            MemberState::Copying if self.is_copied(cx, &newcomer) => {
-                self.ask_for(cx, WantedChange::Start(node, incarnation));
+            MemberState::Copying => {
+                // Its data managers have made the fragments, with the indexes that tables have by then.
+                self.release_schema(cx);
+                if self.is_copied(cx, &newcomer) {
+                    self.ask_for(cx, WantedChange::Start(node, incarnation));
+                }
             }
-            MemberState::Starting
-            | MemberState::Copying
-            | MemberState::Started
-            | MemberState::Leaving
-            | MemberState::LeftOut => {}
+            MemberState::Starting | MemberState::Started | MemberState::Leaving | MemberState::LeftOut => {}
         }
     }
 

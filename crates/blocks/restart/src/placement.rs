@@ -7,10 +7,10 @@
 //! tried again, later and later.
 //!
 //! ```text
-//!                                  ┌▶ a view in which it goes back
-//!                                  │ no room
-//!   assigned ─▶ its size ─▶ the data manager ─▶ schema changes ─▶ a view in which ─▶ it has all rows, and ─▶ a view in which
-//!               is known    is free             are held          it is sent rows    all threads know that    it is a replica
+//!                                   ┌▶ a view in which it goes back
+//!                                   │ no room
+//!   assigned ─▶ size known ─▶ the data manager ─▶ schema changes ─▶ a view in which ─▶ it has all rows,  ─▶ a replica
+//!                             is free             are held          it is sent rows    all threads know it
 //! ```
 
 use crate::Restart;

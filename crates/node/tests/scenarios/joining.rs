@@ -37,6 +37,10 @@ fn dictionary(node: u8) -> Address {
     Address::new(NodeId(node), BlockNumber::Dictionary, 0)
 }
 
+fn agreement(node: u8) -> Address {
+    Address::new(NodeId(node), BlockNumber::Agreement, 0)
+}
+
 fn wait(c: &mut Cluster) {
     c.advance(Span::from_millis(1000));
 }
@@ -48,6 +52,18 @@ fn write(c: &mut Cluster, by: u8, key: u64, n: i64) {
 
 fn truncation() -> SchemaChange {
     SchemaChange::TruncateTable { name: "test.t".into(), pinned: None }
+}
+
+/// The test table gets another index.
+pub fn with_third_index() -> SchemaChange {
+    let mut definition = Cluster::definition_of("test.t");
+    definition.indexes.push(IndexDefinition {
+        id: 3,
+        name: "third".into(),
+        columns: vec![OrderColumn { column: ColumnId(1), direction: Direction::Descending }],
+        kind: IndexKind::Ordered,
+    });
+    SchemaChange::AlterTable { name: "test.t".into(), definition, pinned: None }
 }
 
 /// All nodes that are there are full members, and have the same rows.
@@ -273,14 +289,7 @@ fn rows_that_are_copied_while_an_index_is_built_are_in_it() {
     stands_still(&mut c, MemberState::Copying);
     c.hold_slices(3);
     c.set_slice_units(3, 1);
-    let mut definition = Cluster::definition_of("test.t");
-    definition.indexes.push(IndexDefinition {
-        id: 3,
-        name: "third".into(),
-        columns: vec![OrderColumn { column: ColumnId(1), direction: Direction::Descending }],
-        kind: IndexKind::Ordered,
-    });
-    c.change_schema(SchemaChange::AlterTable { name: "test.t".into(), definition, pinned: None });
+    c.change_schema(with_third_index());
     (0..4).for_each(|_| c.slice(3));
     let_copy(&mut c);
     c.release_slices(3);
@@ -288,6 +297,29 @@ fn rows_that_are_copied_while_an_index_is_built_are_in_it() {
     all_are_equal(&c, &[1, 2, 3]);
     assert_eq!(c.contents(3).len(), 29);
     assert_eq!(c.node(3).dictionary().unwrap().tables().next().unwrap().definition.indexes.len(), 3);
+}
+
+/// A change that begins before node 3 is copied to has built the index there, and is not complete, when node 3 makes
+/// its fragments for what is copied.
+#[test]
+fn an_index_that_is_made_when_rows_are_about_to_be_copied_is_there() {
+    let mut c = cluster(3, None);
+    stands_still(&mut c, MemberState::Starting);
+    c.hold(agreement(2), agreement(1));
+    c.hold_slices(2);
+    c.release(restart(3), restart(1));
+    assert_eq!(c.state_of(3), Some(MemberState::Starting), "the next view is about to begin");
+    c.change_schema(with_third_index());
+    c.release(agreement(2), agreement(1));
+    assert_eq!(c.state_of(3), Some(MemberState::Copying));
+    c.release_slices(2);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    for data_manager in c.node(3).data_managers() {
+        for (place, indexes) in data_manager.inspect_ordered_indexes() {
+            assert_eq!(indexes, [1, 2, 3].into(), "{place:?}");
+        }
+    }
 }
 
 /// It has another number of data managers than the others, so that it can't hold their partitions.

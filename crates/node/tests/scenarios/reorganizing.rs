@@ -1,6 +1,7 @@
 //! Node groups are added, and partitions move to them: nobody's transaction is rolled back, and nothing is lost.
 
-use crate::support::{Cluster, Op, Received, Setup, committed, open, row, strict, tc};
+use crate::joining::with_third_index;
+use crate::support::{Cluster, Op, Received, Setup, committed, dm, open, row, strict, tc};
 use vinga_base::NodeId;
 use vinga_kernel::Span;
 use vinga_wire::operation::OperationKind;
@@ -222,6 +223,29 @@ fn a_partition_goes_back_for_which_there_is_no_room() {
         assert_eq!((c.shares(), c.view.no_room(), c.view.moving()), (vec![1, 1], None, None));
         goes_on(c);
     }
+}
+
+/// The build goes through the rows that are given up.
+#[test]
+fn an_index_is_built_while_a_partition_is_given_up() {
+    let mut c = grown();
+    let pairs = [(tc(2), dm(1, 1)), (tc(1), dm(2, 1))];
+    pairs.iter().for_each(|&(from, to)| c.hold(from, to));
+    c.reorganize(true);
+    millis(&mut c, 2000);
+    assert_eq!((c.shares(), c.view.moving()), (vec![1, 1], None));
+    assert!(pairs.iter().all(|&(from, to)| c.held(from, to) > 0), "they wait for what is held back");
+    for node in [1, 2] {
+        c.hold_slices(node);
+        c.set_slice_units(node, 1);
+    }
+    c.change_schema(with_third_index());
+    (0..4).for_each(|_| [1, 2].iter().for_each(|&node| c.slice(node)));
+    pairs.iter().for_each(|&(from, to)| c.release(from, to));
+    [1, 2].iter().for_each(|&node| c.release_slices(node));
+    millis(&mut c, 2000);
+    assert_eq!(c.node(1).dictionary().unwrap().tables().next().unwrap().definition.indexes.len(), 3);
+    goes_on(c);
 }
 
 /// What has begun to move comes to its end, and nothing else moves.
