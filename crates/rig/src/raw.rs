@@ -7,7 +7,8 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::frame::Frame;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, Refusal};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
@@ -18,7 +19,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 pub fn hello() -> HelloRequest {
     HelloRequest {
         magic: MAGIC,
-        version: PROTOCOL_VERSION,
+        protocol: Protocol::own(),
         cluster: String::new(),
         node: 0,
         incarnation: 1,

@@ -12,10 +12,11 @@ use crate::world::{End, Event, World};
 use vinga_base::{Incarnation, NodeId};
 use vinga_client_core::LinkId;
 use vinga_kernel::LaneId;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, Refusal};
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
 };
+use vinga_wire::protocol::Protocol;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, cold};
 
 /// A connection of an API node.
@@ -122,8 +123,8 @@ impl World {
         assert_eq!(frame.signal(), Some(SignalNumber::HelloRequest), "clients of ours begin with a greeting");
         let hello: HelloRequest = cold::read(&frame).expect("a greeting of ours is whole");
         assert_eq!(
-            (hello.magic, hello.version),
-            (MAGIC, PROTOCOL_VERSION),
+            (hello.magic, hello.protocol),
+            (MAGIC, Protocol::own()),
             "clients of ours speak our protocol"
         );
         assert!(
@@ -202,7 +203,7 @@ impl World {
         self.plan_break_again(self.connections[connection].api);
         let start = self.starts_of_nodes[usize::from(self.threads[id.0].node) - 1];
         let hello = HelloConfirm {
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             node: self.threads[id.0].node,
             incarnation: start.incarnation,
             cluster_incarnation: start.cluster_incarnation,

@@ -32,6 +32,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use vinga_bench::commands::BenchCommand;
 use vinga_runtime::{complain, console};
+use vinga_wire::protocol::Protocol;
 
 /// A distributed, in-memory, transactional database.
 #[derive(Parser)]
@@ -113,7 +114,23 @@ impl Command {
 /// A node that should run does not.
 const EXIT_NOT_RUNNING: u8 = 3;
 
+/// In builds for tests only: the versions of the protocol that the process says it speaks (`VERSION-OLDEST`), as if it
+/// were of another build.
+const PRETENDED_PROTOCOL: &str = "VINGA_PRETENDED_PROTOCOL";
+
+fn pretend_protocol() {
+    let Ok(text) = std::env::var(PRETENDED_PROTOCOL) else { return };
+    let versions = text.split_once('-').map(|(version, oldest)| (version.parse(), oldest.parse()));
+    let Some((Ok(version), Ok(oldest))) = versions else {
+        panic!("{PRETENDED_PROTOCOL}={text}: two versions are expected, such as 28-27");
+    };
+    Protocol { version, oldest }.pretend();
+}
+
 fn main() -> ExitCode {
+    if cfg!(debug_assertions) {
+        pretend_protocol();
+    }
     let arguments = Arguments::parse();
     if arguments.json && !arguments.command.speaks_json() {
         complain!(

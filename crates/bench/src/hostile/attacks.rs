@@ -13,6 +13,7 @@ use vinga_rig::raw::{greeting, hello, read_to_close};
 use vinga_wire::handshake::HelloRequest;
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::scan::ScanOpenHead;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
 use vinga_wire::{BlockNumber, SignalNumber, U16, U32, U64};
@@ -102,7 +103,7 @@ fn half_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
 fn bad_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
     let bad = match noise.next() % 4 {
         0 => greeting(&HelloRequest { magic: 1, ..hello() }),
-        1 => greeting(&HelloRequest { version: 999, ..hello() }),
+        1 => greeting(&HelloRequest { protocol: Protocol { version: 999, oldest: 999 }, ..hello() }),
         2 => greeting(&HelloRequest { cluster: "another".into(), ..hello() }),
         _ => greeting(&HelloRequest { node: 3, ..hello() }),
     };

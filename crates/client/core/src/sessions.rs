@@ -48,10 +48,9 @@ use core::mem;
 use one::{Session, State};
 use vinga_base::time::{Span, Tick};
 use vinga_base::{Incarnation, NodeId};
-use vinga_wire::handshake::{
-    CONNECTIONS_MAX, DataNodeStart, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal,
-};
+use vinga_wire::handshake::{CONNECTIONS_MAX, DataNodeStart, HelloConfirm, HelloRequest, MAGIC, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::view::Member;
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
@@ -310,7 +309,7 @@ impl Sessions {
         let incarnation = if ticket == 0 { net.requested } else { net.incarnation };
         let hello = HelloRequest {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: net.settings.cluster.clone(),
             node: net.api.0,
             incarnation: incarnation.0,
@@ -381,10 +380,9 @@ impl Sessions {
         confirm: HelloConfirm,
     ) -> Result<Greeted> {
         let endpoint = link.endpoint();
-        if confirm.version != PROTOCOL_VERSION {
-            let detail = format!("it speaks version {}, this client {PROTOCOL_VERSION}", confirm.version);
-            return Err(Error::with_detail(ErrorCode::WrongProtocol, detail));
-        }
+        Protocol::own()
+            .common(confirm.protocol)
+            .map_err(|detail| Error::with_detail(ErrorCode::WrongProtocol, detail))?;
         let node = NodeId(confirm.node);
         let is_same = |s: &Session| s.node == Some(node) && s.is_greeted;
         let other = (0..).zip(&self.list).find(|&(at, session)| at != endpoint && is_same(session));

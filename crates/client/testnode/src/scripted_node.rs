@@ -14,11 +14,12 @@ use scans::Scan;
 use std::collections::{BTreeMap, VecDeque};
 use transactions::refusal;
 use vinga_base::{Incarnation, NodeId, TransactionId};
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, Refusal};
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoValue};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::protocol::Protocol;
 use vinga_wire::scan::ScanBody;
 use vinga_wire::transaction::OutcomesSeenOrder;
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
@@ -412,7 +413,7 @@ impl ScriptedNode {
 
     fn on_hello(&mut self, connection: usize, hello: HelloRequest) -> Option<()> {
         let driver = Address::new(self.id, BlockNumber::Driver, 0);
-        if hello.magic != MAGIC || hello.version != PROTOCOL_VERSION {
+        if hello.magic != MAGIC || hello.protocol != Protocol::own() {
             return None;
         }
         if hello.connected.contains(&self.id.0) {
@@ -448,7 +449,7 @@ impl ScriptedNode {
         let session = self.sessions.get_mut(&api)?;
         *session.connections.get_mut(usize::from(hello.connection))? = Some(connection);
         let body = HelloConfirm {
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             node: self.id.0,
             incarnation: self.incarnation,
             cluster_incarnation: u64::from(self.incarnation),

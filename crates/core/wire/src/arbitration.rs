@@ -19,6 +19,7 @@
 
 use crate::formation::{check_cluster, check_protocol, extends};
 use crate::frame::Frame;
+use crate::protocol::Protocol;
 use crate::{ErrorCode, cold};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,8 +31,8 @@ use vinga_base::{Incarnation, NodeId, ViewNumber};
 pub struct ArbitratorHello {
     /// [`crate::handshake::MAGIC`].
     pub magic: u64,
-    /// [`crate::handshake::PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What the sender speaks.
+    pub protocol: Protocol,
     /// The cluster's name.
     pub cluster: String,
     /// The data nodes that the sender is configured with, in order of id, with their node groups. Both sides must know

@@ -13,7 +13,8 @@
 //!
 //! The protocol is described in `docs/protocols/configuration.md`.
 
-use crate::handshake::{MAGIC, PROTOCOL_VERSION};
+use crate::handshake::MAGIC;
+use crate::protocol::Protocol;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -59,8 +60,8 @@ impl ConfigurationReader {
 pub struct ConfigurationRequest {
     /// [`MAGIC`].
     pub magic: u64,
-    /// [`PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What the sender speaks.
+    pub protocol: Protocol,
     /// Who asks.
     pub reader: ConfigurationReader,
     /// The name of its cluster, and the configuration with which it runs, if it has read one: a data node that reports.
@@ -79,7 +80,7 @@ pub struct RunningConfiguration {
 impl ConfigurationRequest {
     /// One of this version, of whoever has no configuration yet.
     pub fn new(reader: ConfigurationReader) -> Self {
-        ConfigurationRequest { magic: MAGIC, version: PROTOCOL_VERSION, reader, running: None }
+        ConfigurationRequest { magic: MAGIC, protocol: Protocol::own(), reader, running: None }
     }
 }
 
@@ -174,8 +175,8 @@ pub struct ClusterLogSwitch {
 pub struct ClusterLogRequest {
     /// [`MAGIC`].
     pub magic: u64,
-    /// [`PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What the sender speaks.
+    pub protocol: Protocol,
     /// No line that begins before this position.
     pub from: u64,
     /// Only lines that begin before this position; [`u64::MAX`] for the end.
@@ -193,7 +194,7 @@ impl ClusterLogRequest {
     pub fn new(from: u64, until: u64, lines_max: u32, filter: ClusterLogFilter) -> Self {
         ClusterLogRequest {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             from,
             until,
             lines_max,

@@ -12,7 +12,8 @@
 
 use crate::configuration::ConfigurationStamp;
 use crate::frame::Frame;
-use crate::handshake::{MAGIC, PROTOCOL_VERSION};
+use crate::handshake::MAGIC;
+use crate::protocol::Protocol;
 use crate::view::{ClusterView, Member};
 use crate::{ErrorCode, cold};
 use alloc::format;
@@ -29,16 +30,12 @@ use vinga_base::{Incarnation, NodeId};
 /// The error to refuse it with, and details.
 pub fn check_protocol(greeting: &Frame<'_>) -> Result<(), (ErrorCode, String)> {
     let bad = |detail: &str| (ErrorCode::BadHandshake, detail.to_string());
-    let (magic, version) =
-        cold::read::<(u64, u16)>(greeting).ok_or_else(|| bad("the greeting can't be read"))?;
+    let (magic, protocol) =
+        cold::read::<(u64, Protocol)>(greeting).ok_or_else(|| bad("the greeting can't be read"))?;
     if magic != MAGIC {
         return Err(bad("the greeting is not Vinga's"));
     }
-    if version != PROTOCOL_VERSION {
-        let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other node");
-        return Err((ErrorCode::WrongProtocol, detail));
-    }
-    Ok(())
+    Protocol::own().common(protocol).map(drop).map_err(|detail| (ErrorCode::WrongProtocol, detail))
 }
 
 /// Checks that two nodes are configured for the same cluster: by its name, and its data nodes with their node groups.
@@ -139,8 +136,8 @@ fn list(data_nodes: &[(NodeId, u16)]) -> String {
 pub struct NodeHello {
     /// [`crate::handshake::MAGIC`].
     pub magic: u64,
-    /// [`crate::handshake::PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What the sender speaks.
+    pub protocol: Protocol,
     /// The cluster's name.
     pub cluster: String,
     /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups.

@@ -13,13 +13,11 @@
 //! that the API node has given that connection up, perhaps before the data node could see it break: the old connections
 //! are all closed, and the greeting is refused with `ConnectionLost` and may be repeated.
 
+use crate::protocol::Protocol;
 use crate::view::ClusterView;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-
-/// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 27;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -32,8 +30,8 @@ pub const CONNECTIONS_MAX: u16 = 8;
 pub struct HelloRequest {
     /// [`MAGIC`].
     pub magic: u64,
-    /// The version that the client speaks.
-    pub version: u16,
+    /// What the client speaks.
+    pub protocol: Protocol,
     /// The cluster's name, empty for any.
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
@@ -70,8 +68,8 @@ pub struct DataNodeStart {
 /// Body of `HelloConfirm` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HelloConfirm {
-    /// The version that will be spoken.
-    pub version: u16,
+    /// What the data node speaks.
+    pub protocol: Protocol,
     /// The data node's id.
     pub node: u8,
     /// The data node's incarnation.

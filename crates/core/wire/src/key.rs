@@ -11,7 +11,8 @@
 //! `docs/protocols/cluster-key.md`.
 
 use crate::SignalNumber;
-use crate::handshake::{MAGIC, PROTOCOL_VERSION};
+use crate::handshake::MAGIC;
+use crate::protocol::Protocol;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
@@ -150,8 +151,8 @@ impl ConnectionTerms {
 pub struct KeyChallengeRequest {
     /// [`MAGIC`].
     pub magic: u64,
-    /// [`PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What the sender speaks.
+    pub protocol: Protocol,
     /// The number of whoever connects.
     pub nonce: Nonce,
     /// What the proofs are for.
@@ -161,7 +162,7 @@ pub struct KeyChallengeRequest {
 impl KeyChallengeRequest {
     /// One with this number, of this version.
     pub fn new(nonce: Nonce, terms: ConnectionTerms) -> Self {
-        KeyChallengeRequest { magic: MAGIC, version: PROTOCOL_VERSION, nonce, terms }
+        KeyChallengeRequest { magic: MAGIC, protocol: Protocol::own(), nonce, terms }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A signal is a frame of bytes, the same in a thread's own queue, in the ring to another thread, on the wire and in a
 //! trace. Bodies of hot signals are fixed layouts that are read in place, followed by sections of row data; bodies of
 //! cold signals are serialised structs ([`cold`]). Numbers and layouts are append-only; a change of them raises
-//! [`handshake::PROTOCOL_VERSION`].
+//! [`protocol::PROTOCOL_VERSION`].
 #![no_std]
 
 extern crate alloc;
@@ -33,6 +33,7 @@ pub mod key_read;
 pub mod membership;
 pub mod operation;
 pub mod parameter;
+pub mod protocol;
 pub mod range_scan;
 pub mod redo;
 pub mod restart;

@@ -30,6 +30,7 @@ pub use placement::{NoRoom, Placement};
 
 use crate::address::{Address, BlockNumber};
 use crate::commit::Chain;
+use crate::protocol::PROTOCOL_VERSION;
 use crate::take_over::CoordinatorName;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -152,6 +153,8 @@ pub struct Member {
     pub coordinators: u16,
     /// Streams of its redo log; 0 if it has no disk.
     pub redo_streams: u16,
+    /// The version of the protocol of its build.
+    pub protocol: u16,
 }
 
 impl Member {
@@ -283,6 +286,12 @@ impl ClusterView {
     /// Whether the node with this id has been the same member since a view, or longer.
     pub fn has_since(&self, node: NodeId, view: ViewNumber) -> bool {
         self.member(node).is_some_and(|member| member.since <= view)
+    }
+
+    /// The version of the protocol in which its members talk: the lowest of those of their builds
+    /// ([`crate::protocol`]).
+    pub fn protocol(&self) -> u16 {
+        self.members.iter().map(|member| member.protocol).min().unwrap_or(PROTOCOL_VERSION)
     }
 
     /// The members that take part in everything, in the order in which they joined; those that are to stop are among

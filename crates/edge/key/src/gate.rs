@@ -5,8 +5,9 @@ use crate::proof::{self, Side, Subject};
 use crate::prove::frame;
 use std::net::SocketAddr;
 use vinga_base::NodeId;
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{MAGIC, Refusal};
 use vinga_wire::key::{ConnectionTerms, KeyChallengeConfirm, KeyChallengeRequest, KeyProofOrder, NodeKind};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// Bytes of a frame of this protocol, at most: a name of 255 bytes fits.
@@ -207,14 +208,12 @@ fn answer_challenge(
 ) -> Result<(Subject, Vec<u8>), NotProven> {
     let bad = || refused(own, ErrorCode::BadHandshake, "the challenge can't be read");
     // If it has another version, only its beginning can be relied on.
-    let (magic, version) = cold::read::<(u64, u16)>(challenge).ok_or_else(bad)?;
+    let (magic, protocol) = cold::read::<(u64, Protocol)>(challenge).ok_or_else(bad)?;
     if magic != MAGIC {
         return Err(bad());
     }
-    if version != PROTOCOL_VERSION {
-        let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other side");
-        return Err(refused(own, ErrorCode::WrongProtocol, &detail));
-    }
+    let spoken = Protocol::own().common(protocol);
+    spoken.map_err(|detail| refused(own, ErrorCode::WrongProtocol, &detail))?;
     let KeyChallengeRequest { nonce: connecting, terms, .. } = cold::read(challenge).ok_or_else(bad)?;
     let Some(key) = own.key else {
         return Err(refused(

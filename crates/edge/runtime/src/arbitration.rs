@@ -22,8 +22,9 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorCheckRequest,
     ArbitratorChooseRequest, ArbitratorHello,
 };
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{MAGIC, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::view::NO_TICKET;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -87,7 +88,7 @@ impl Arbitrators {
         }
         let own = ArbitratorHello {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: settings.cluster.clone(),
             data_nodes: data_nodes.to_vec(),
             node: settings.node,

@@ -43,8 +43,9 @@ use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
 use vinga_key::{Listening, Step};
 use vinga_wire::formation::{BegunCluster, FirstViewOrder, NodeHello, NodesConnectedReport};
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+use vinga_wire::handshake::MAGIC;
 use vinga_wire::key::NodeKind;
+use vinga_wire::protocol::Protocol;
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
@@ -114,7 +115,7 @@ pub(crate) fn own_hello(settings: &ProcessSettings) -> NodeHello {
     let member = settings.view.member(settings.node).expect("a node knows itself").clone();
     NodeHello {
         magic: MAGIC,
-        version: PROTOCOL_VERSION,
+        protocol: Protocol::own(),
         cluster: settings.cluster.clone(),
         data_nodes: settings.data_nodes(),
         heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
@@ -752,7 +753,7 @@ mod tests {
         assert!(other.is_settled(now), "it is looked for again");
         let hello = NodeHello {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: String::new(),
             data_nodes: Vec::new(),
             heartbeat_interval: 1,

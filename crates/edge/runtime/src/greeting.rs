@@ -1,7 +1,8 @@
 //! The greeting of a connection: what is accepted, and the frames of the answer.
 
 use vinga_base::NodeId;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, Refusal};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// Bytes of a greeting, at most: a name of 255 bytes fits several times.
@@ -54,15 +55,12 @@ pub(crate) fn read(
         return Err(bad(&format!("its first frame is signal {}, no greeting", frame.header.number.get())));
     }
     // If the greeting has another version, only its beginning can be relied on.
-    let (magic, version) =
-        cold::read::<(u64, u16)>(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
+    let (magic, protocol) =
+        cold::read::<(u64, Protocol)>(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
     if magic != MAGIC {
         return Err(bad("the greeting is not Vinga's"));
     }
-    if version != PROTOCOL_VERSION {
-        let detail = format!("this node speaks version {PROTOCOL_VERSION}, the client {version}");
-        return Err(NotAdmitted::new(ErrorCode::WrongProtocol, detail));
-    }
+    Protocol::own().common(protocol).map_err(|detail| NotAdmitted::new(ErrorCode::WrongProtocol, detail))?;
     let hello: HelloRequest = cold::read(&frame).ok_or_else(|| bad("the greeting can't be read"))?;
     if !hello.cluster.is_empty() && hello.cluster != expected.cluster {
         let detail = format!("this is cluster \"{}\"", expected.cluster);
@@ -121,7 +119,7 @@ mod tests {
     fn hello() -> HelloRequest {
         HelloRequest {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: "north".to_string(),
             node: 0,
             incarnation: 5,
@@ -156,7 +154,10 @@ mod tests {
     fn what_is_no_greeting_is_refused() {
         assert_eq!(refused(&HelloRequest { magic: 1, ..hello() }), ErrorCode::BadHandshake);
         assert_eq!(
-            refused(&HelloRequest { version: PROTOCOL_VERSION + 1, ..hello() }),
+            refused(&HelloRequest {
+                protocol: Protocol { version: PROTOCOL_VERSION + 1, oldest: PROTOCOL_VERSION + 1 },
+                ..hello()
+            }),
             ErrorCode::WrongProtocol
         );
         assert_eq!(refused(&HelloRequest { cluster: "south".into(), ..hello() }), ErrorCode::WrongCluster);

@@ -181,7 +181,8 @@ mod tests {
     use vinga_wire::configuration::ConfigurationStamp;
     use vinga_wire::formation::ConfiguredPlace;
     use vinga_wire::formation::ProcessIdentity;
-    use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+    use vinga_wire::handshake::MAGIC;
+    use vinga_wire::protocol::{PROTOCOL_VERSION, Protocol};
     use vinga_wire::view::Member;
 
     const DATA_NODES: [(NodeId, u16); 2] = [(NodeId(1), 0), (NodeId(2), 0)];
@@ -198,7 +199,7 @@ mod tests {
     fn hello(node: u8) -> NodeHello {
         NodeHello {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: "north".to_owned(),
             data_nodes: DATA_NODES.to_vec(),
             heartbeat_interval: 1,
@@ -242,7 +243,10 @@ mod tests {
         assert_eq!(code(&shop), ErrorCode::WrongCluster);
         let detail = answer(&greeting(&shop), true).expect_err("it is refused").detail;
         assert!(detail.contains("\"north\"") && !detail.contains('\n'), "{detail}");
-        let later = NodeHello { version: PROTOCOL_VERSION + 1, ..hello(2) };
+        let later = NodeHello {
+            protocol: Protocol { version: PROTOCOL_VERSION + 1, oldest: PROTOCOL_VERSION + 1 },
+            ..hello(2)
+        };
         assert_eq!(code(&later), ErrorCode::WrongProtocol);
         let mut elsewhere = hello(2);
         elsewhere.places[1].port = 79;

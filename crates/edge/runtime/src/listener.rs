@@ -41,9 +41,10 @@ use vinga_base::NodeId;
 use vinga_key::{Gate, Listening, Step};
 use vinga_local::{NodeLink, OFFER, Socket};
 use vinga_wire::formation::NodeHello;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest};
 use vinga_wire::key::NodeKind;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
@@ -597,7 +598,7 @@ impl Listener {
     fn on_confirm(&mut self, confirm: ApiConnectConfirm, admission: Option<Admission>) {
         let (place, pending, hello, early) = self.take_asked(confirm.waiting);
         let welcome = HelloConfirm {
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             node: self.settings.node.0,
             incarnation: self.settings.incarnation.0,
             cluster_incarnation: self.settings.cluster_incarnation,

@@ -21,8 +21,9 @@ use vinga_key::{ClusterKey, Listening};
 use vinga_runtime::log::RateLimit;
 use vinga_wire::arbitration::ArbitratorHello;
 use vinga_wire::configuration::{ClusterLogConfirm, ClusterLogReport, ClusterLogRequest};
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+use vinga_wire::handshake::MAGIC;
 use vinga_wire::key::NodeKind;
+use vinga_wire::protocol::Protocol;
 use vinga_wire::{Address, BlockNumber};
 
 /// Connections of a data node that are expected at a time: that by which it has its configuration, that of its reports,
@@ -66,7 +67,7 @@ impl ManagementSettings {
     pub(crate) fn hello(&self, node: NodeId) -> ArbitratorHello {
         ArbitratorHello {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: self.cluster.clone(),
             data_nodes: self.data_nodes.clone(),
             node,

@@ -24,9 +24,13 @@ use vinga_wire::configuration::{
     ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogSwitch, ClusterLogTakenReport,
     ConfigurationReader, ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
 };
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{MAGIC, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
+use vinga_wire::protocol::{PROTOCOL_VERSION, Protocol};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
+
+/// Of a build that does not speak this one's version any more.
+const UNKNOWN_PROTOCOL: Protocol = Protocol { version: PROTOCOL_VERSION + 1, oldest: PROTOCOL_VERSION + 1 };
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
 const HANG_GUARD: Duration = Duration::from_secs(180);
@@ -70,7 +74,7 @@ fn start_with(change: impl FnOnce(&mut ManagementSettings)) -> ManagementNode {
 fn hello(node: u8) -> ArbitratorHello {
     ArbitratorHello {
         magic: MAGIC,
-        version: PROTOCOL_VERSION,
+        protocol: Protocol::own(),
         cluster: "test".to_string(),
         data_nodes: data_nodes(),
         node: NodeId(node),
@@ -234,7 +238,7 @@ fn who_is_of_another_cluster_is_refused_with_a_reason() {
     assert!(why.contains("20031") && why.contains("1 (0), 5 (0)"), "neither has all of the other: {why}");
     let why = refused(&|hello| hello.node = NodeId(9));
     assert!(why.contains("data node 9 is not configured"), "{why}");
-    let why = refused(&|hello| hello.version += 1);
+    let why = refused(&|hello| hello.protocol = UNKNOWN_PROTOCOL);
     assert!(why.contains("20001"), "{why}");
     let why = refused(&|hello| hello.magic += 1);
     assert!(why.contains("not Vinga's"), "{why}");
@@ -504,7 +508,7 @@ fn the_log_of_the_cluster_is_read() {
     }
     // One of another version is refused.
     let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
-    let other = ClusterLogRequest { version: PROTOCOL_VERSION + 1, ..request };
+    let other = ClusterLogRequest { protocol: UNKNOWN_PROTOCOL, ..request };
     match reader.read(&other) {
         Err(NotFetched::Refused(why)) => assert!(why.contains("20001"), "{why}"),
         other => panic!("{other:?}"),

@@ -20,3 +20,4 @@ mod networks;
 mod restarts;
 mod returning;
 mod several_data_nodes;
+mod upgrading;

@@ -15,6 +15,7 @@ use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_rig::raw::{greeting, hello, read_to_close};
 use vinga_wire::handshake::HelloRequest;
 use vinga_wire::key_read::KeyReadHead;
+use vinga_wire::protocol::Protocol;
 use vinga_wire::transaction::TransactionHead;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};
 
@@ -113,7 +114,11 @@ fn unknown_clients_are_refused() {
             assert_refused(&mut stream, code, what);
         };
         say(&greeting(&HelloRequest { magic: 1, ..hello() }), ErrorCode::BadHandshake, "wrong magic");
-        say(&greeting(&HelloRequest { version: 999, ..hello() }), ErrorCode::WrongProtocol, "wrong version");
+        say(
+            &greeting(&HelloRequest { protocol: Protocol { version: 999, oldest: 999 }, ..hello() }),
+            ErrorCode::WrongProtocol,
+            "wrong version",
+        );
         say(
             &greeting(&HelloRequest { cluster: "elsewhere".into(), ..hello() }),
             ErrorCode::WrongCluster,

@@ -9,6 +9,7 @@
 
 use super::{ClusterView, ConnectionHosts, Member, MemberState, Partition, ReplicaGroup};
 use crate::commit::{CHAIN_MAX, Chain};
+use crate::protocol::Protocol;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,6 +35,7 @@ impl Member {
             data_managers,
             coordinators,
             redo_streams: 0,
+            protocol: Protocol::own().version,
         }
     }
 

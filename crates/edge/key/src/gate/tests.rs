@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use std::io::{self, Read, Write};
 use vinga_wire::BlockNumber;
 use vinga_wire::key::ConnectionPurpose;
+use vinga_wire::protocol::PROTOCOL_VERSION;
 
 const KEY: ClusterKey = ClusterKey([7; 32]);
 const OTHER: ClusterKey = ClusterKey([8; 32]);
@@ -269,8 +270,10 @@ fn a_greeting_without_a_proof_passes_only_where_there_is_no_key() {
 
 #[test]
 fn another_version_is_named() {
-    let challenge =
-        KeyChallengeRequest { version: PROTOCOL_VERSION + 1, ..KeyChallengeRequest::new([1; 32], client()) };
+    let challenge = KeyChallengeRequest {
+        protocol: Protocol { version: PROTOCOL_VERSION + 1, oldest: PROTOCOL_VERSION + 1 },
+        ..KeyChallengeRequest::new([1; 32], client())
+    };
     let mut bytes = challenge_with(&challenge);
     let why = Gate::closed(Some(reached())).advance(&listening(Some(&KEY)), &mut bytes).unwrap_err();
     assert_eq!(why.code, ErrorCode::WrongProtocol);

@@ -182,7 +182,8 @@ mod tests {
     use vinga_base::Incarnation;
     use vinga_wire::configuration::ConfigurationStamp;
     use vinga_wire::formation::{ConfiguredPlace, ProcessIdentity};
-    use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+    use vinga_wire::handshake::MAGIC;
+    use vinga_wire::protocol::Protocol;
     use vinga_wire::view::Member;
 
     /// A data node that is configured with the first ones of a cluster of pairs.
@@ -191,7 +192,7 @@ mod tests {
         let place = |node: u8| ConfiguredPlace { node: NodeId(node), host: "h".into(), port: node.into() };
         NodeHello {
             magic: MAGIC,
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             cluster: "c".into(),
             data_nodes: (1..=all).map(|node| (NodeId(node), group(node))).collect(),
             heartbeat_interval: 1,

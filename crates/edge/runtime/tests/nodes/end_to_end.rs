@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
-use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::handshake::HelloRequest;
+use vinga_wire::protocol::{PROTOCOL_VERSION, Protocol};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// The number that the next answer repeats.
@@ -313,7 +314,10 @@ fn garbage_is_refused_with_a_reason() {
         assert_eq!(answer_of(&hasty, b""), ErrorCode::HandshakeTimeout);
         hasty.stop();
         assert_eq!(
-            answer(&greeting(&HelloRequest { version: PROTOCOL_VERSION + 1, ..hello() })),
+            answer(&greeting(&HelloRequest {
+                protocol: Protocol { version: PROTOCOL_VERSION + 1, oldest: PROTOCOL_VERSION + 1 },
+                ..hello()
+            })),
             ErrorCode::WrongProtocol
         );
         assert_eq!(

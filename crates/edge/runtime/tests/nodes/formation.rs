@@ -24,8 +24,9 @@ use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::formation::{
     BegunCluster, ConfiguredPlace, NodeHello, NodesConnectedReport, ProcessIdentity,
 };
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{MAGIC, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
+use vinga_wire::protocol::Protocol;
 use vinga_wire::restart::JoiningReport;
 use vinga_wire::start::NodeStartedOrder;
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
@@ -795,7 +796,7 @@ fn a_node_greets_as_the_one_that_has_proven_the_key() {
 fn hello(settings: &ProcessSettings, process: &ProcessIdentity) -> NodeHello {
     NodeHello {
         magic: MAGIC,
-        version: PROTOCOL_VERSION,
+        protocol: Protocol::own(),
         cluster: settings.cluster.clone(),
         data_nodes: settings.data_nodes(),
         heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,

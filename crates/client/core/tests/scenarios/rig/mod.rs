@@ -8,8 +8,9 @@ use vinga_client_core::{
 };
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frames;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, Refusal};
 use vinga_wire::operation::OperationKind;
+use vinga_wire::protocol::Protocol;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, TransactionHead};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, U64, cold};
@@ -165,7 +166,7 @@ impl Rig {
     /// The data node at the other end, which is this one, admits the client.
     pub fn admit_as(&mut self, link: LinkId, node: u8, view: &ClusterView) {
         let confirm = HelloConfirm {
-            version: PROTOCOL_VERSION,
+            protocol: Protocol::own(),
             node,
             incarnation: self.start,
             cluster_incarnation: self.cluster,
