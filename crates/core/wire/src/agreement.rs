@@ -174,8 +174,8 @@ pub enum WantedChange {
     Stay(NodeId, Incarnation),
     /// Partitions are to move until each node group has its share, or no further one is.
     Reorganize(bool),
-    /// The next step of that ([`ClusterView::next_placement`]): the data manager that rows are to be sent to is free; or
-    /// that it is impossible.
+    /// The next step of that ([`ClusterView::next_placement`]): the data manager that rows are to be sent to is free;
+    /// or that it is impossible.
     Place(Placement),
     /// This start of a member has all rows of a partition that it was sent. All threads of all members have adopted the
     /// view in which it is being sent them.

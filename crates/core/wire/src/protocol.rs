@@ -44,7 +44,8 @@ impl Protocol {
         }
     }
 
-    /// Has this process say that it speaks others: tests have nodes of another build by that.
+    /// Has this process say that it speaks others, before it does anything else: tests have nodes of another build by
+    /// that.
     pub fn pretend(self) {
         PRETENDED.store(u32::from(self.version) << 16 | u32::from(self.oldest), Ordering::Relaxed);
     }
