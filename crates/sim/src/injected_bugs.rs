@@ -86,6 +86,9 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::FenceGivenTooEarly,
 ];
 
+/// Rules that are broken where data nodes come back, or are added: they are hunted in such runs.
+pub const OF_NEWCOMERS: &[InjectedBug] = &[InjectedBug::LeftOutNotDrained];
+
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -109,7 +112,8 @@ impl fmt::Display for Verdict {
 
 /// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
 pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
-    let options = Options { bug: Some(bug), ..Options::default() };
+    let returning_nodes = OF_NEWCOMERS.contains(&bug);
+    let options = Options { bug: Some(bug), returning_nodes, ..Options::default() };
     let noticed = (from..=u64::MAX).zip(1..=seeds_max).find_map(|(seed, count)| {
         let report = run_seed(seed, &options);
         report.violation.map(|what| (count, what))

@@ -193,6 +193,25 @@ fn nobody_joins_while_a_partition_is_copied() {
     goes_on(c);
 }
 
+/// Data nodes of a node group wait for the one before it. They are members when it is there, and get their share.
+#[test]
+fn node_groups_may_be_added_in_any_order() {
+    let mut c = cluster();
+    c.add(5, 2);
+    c.add(6, 2);
+    assert_eq!((c.state_of(5), c.state_of(6)), (None, None), "there is no node group 1");
+    c.add(3, 1);
+    c.add(4, 1);
+    millis(&mut c, 2000);
+    assert!((1..=6).all(|node| c.state_of(node) == Some(MemberState::Started)));
+    assert_eq!(c.shares(), [2, 0, 0]);
+    for node in [5, 6] {
+        c.connect_api(node);
+    }
+    c.received();
+    goes_on(c);
+}
+
 /// A data node that has no room for a partition refuses it, and goes on with what it has. So does the cluster.
 #[test]
 fn a_partition_goes_back_for_which_there_is_no_room() {
