@@ -123,6 +123,38 @@ impl World {
         }
     }
 
+    /// Whether a data node waits for a node group before its own, of which nobody is there nor going to come.
+    fn waits_in_vain(&self, node: u8) -> bool {
+        let groups = self.node_groups();
+        let known = self.present_views().iter().map(|view| view.groups()).max().unwrap_or_default();
+        let comes = |group: u16| {
+            let mut own = (1..).zip(&groups).filter(|(_, of)| **of == group).map(|(node, _)| node);
+            own.any(|node| self.is_alive(node) || self.returns.is_pending(node))
+        };
+        self.is_alive(node)
+            && !self.has_started(node)
+            && (known..groups[usize::from(node) - 1]).any(|group| !comes(group))
+    }
+
+    /// Whether data nodes are on their way that may become members.
+    pub(crate) fn may_anybody_join(&self) -> bool {
+        let may_join = |node: u8| self.is_alive(node) && !self.has_started(node) && !self.waits_in_vain(node);
+        self.returns.is_anybody_pending()
+            || self.additions.are_under_way()
+            || (1..=self.alive.len() as u8).any(may_join)
+    }
+
+    /// Data nodes that wait in vain end, and do not come back.
+    pub(crate) fn end_waiting_in_vain(&mut self) {
+        let waiting: Vec<u8> =
+            (1..=self.alive.len() as u8).filter(|&node| self.waits_in_vain(node)).collect();
+        for node in waiting {
+            self.note(|| format!("data node {node} ends: there is no node group before its own"));
+            self.returns.end();
+            self.kill_node(node);
+        }
+    }
+
     /// The next data node starts that was never there.
     pub(crate) fn on_add_node(&mut self) {
         self.additions.left -= 1;

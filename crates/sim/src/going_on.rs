@@ -66,7 +66,7 @@ impl World {
     }
 
     /// The newest views of the data nodes that are alive.
-    fn present_views(&self) -> Vec<Arc<ClusterView>> {
+    pub(crate) fn present_views(&self) -> Vec<Arc<ClusterView>> {
         let alive = (1..=self.alive.len() as u8).filter(|&node| self.is_alive(node));
         let view = |node: u8| match self.newest_view(node) {
             Some(view) => Some(view.clone()),

@@ -81,18 +81,34 @@ pub struct Returns {
     links_from: Time,
 }
 
-/// How often data nodes come back in a run, at most.
+/// How often data nodes come back in a run without any that are added, at most.
 const RETURNS_MAX: u32 = 12;
 
 impl Returns {
-    pub fn new(seed: u64) -> Self {
+    /// For a seed; so many data nodes are added. They end often before they can join.
+    pub fn new(seed: u64, added: usize) -> Self {
         Returns {
             random: Rng::with_seed(seed ^ 0x7265_7475_726e),
             pending: BTreeSet::new(),
-            left: RETURNS_MAX,
+            left: RETURNS_MAX + 3 * added as u32,
             count: 0,
             links_from: 0,
         }
+    }
+
+    /// Whether a data node is going to start again.
+    pub fn is_pending(&self, node: u8) -> bool {
+        self.pending.contains(&node)
+    }
+
+    /// Whether some data node is.
+    pub fn is_anybody_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Nobody comes back any more who dies from now on.
+    pub fn end(&mut self) {
+        self.left = 0;
     }
 
     /// Nothing passes between some data nodes until then.

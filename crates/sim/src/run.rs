@@ -161,6 +161,8 @@ impl World {
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
         self.run_until("data nodes that are to stop do not", STOPPING_MAX, |world| world.stops.is_idle())?;
+        self.run_until("data nodes do not join", STOPPING_MAX, |world| !world.may_anybody_join())?;
+        self.end_waiting_in_vain();
         self.describe_all()?;
         self.check_definitions()?;
         self.check_places()?;

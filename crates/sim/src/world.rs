@@ -225,7 +225,7 @@ impl World {
             signals_before: 0,
             links: BTreeMap::new(),
             past_links: BTreeMap::new(),
-            returns: Returns::new(seed),
+            returns: Returns::new(seed, profile.added.len()),
             stops: Stops::new(seed),
             additions: Additions::new(seed),
             operator: Operator::new(seed),

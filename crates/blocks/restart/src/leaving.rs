@@ -12,6 +12,7 @@
 
 use crate::Restart;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::agreement::WantedChange;
@@ -131,7 +132,12 @@ impl Restart {
             self.ask_for(cx, WantedChange::Stay(node, incarnation));
             return true;
         }
-        while let Some((node, incarnation)) = self.leader.leavers.wanted.pop_first() {
+        // Changes are on their way to who is sent a partition, for which it must take over the rows that were sent before.
+        let placed = view.placing().map(|(_, target)| target.node);
+        let may_be_asked = |(node, _): &(NodeId, Incarnation)| Some(*node) != placed;
+        let wanted = self.leader.leavers.wanted.iter();
+        for (node, incarnation) in wanted.copied().filter(may_be_asked).collect::<Vec<_>>() {
+            self.leader.leavers.wanted.remove(&(node, incarnation));
             let is_started = |state| state == MemberState::Started;
             if view.member(node).is_some_and(|one| one.incarnation == incarnation && is_started(one.state)) {
                 if view.may_leave(node) {

@@ -193,6 +193,36 @@ fn nobody_joins_while_a_partition_is_copied() {
     goes_on(c);
 }
 
+/// Changes of rows that it was sent are on their way to it: it does not leave before it has all.
+#[test]
+fn who_is_sent_a_partition_leaves_when_it_has_it() {
+    let data_manager = |node| Address::new(node, BlockNumber::DataManager, 1);
+    let mut c = grown();
+    let all = [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(from, to)| (NodeId(from), NodeId(to)));
+    for (from, to) in all {
+        c.hold(data_manager(from), data_manager(to));
+    }
+    c.reorganize(true);
+    millis(&mut c, 300);
+    let target = c.view.placing().map(|(_, target)| target.node.0).expect("nothing that is copied arrives");
+    for key in 1..20 {
+        let id = c.begin();
+        c.batch_at(tc(1), id, FLAG_START | FLAG_COMMIT, 1, 0, &strict(&[Op::Add(key, 0)]));
+    }
+    c.ask_to_leave(target, 60_000);
+    millis(&mut c, 100);
+    assert_eq!(c.state_of(target), Some(MemberState::Started), "it is sent a partition");
+    for (from, to) in all {
+        c.release(data_manager(from), data_manager(to));
+    }
+    millis(&mut c, 5000);
+    let received = c.received();
+    assert_eq!(received.iter().filter(|one| **one == committed(1)).count(), 19, "{received:?}");
+    assert!(received.contains(&Received::Stops(true)), "{received:?}");
+    c.die(target);
+    goes_on(c);
+}
+
 /// Data nodes of a node group wait for the one before it. They are members when it is there, and get their share.
 #[test]
 fn node_groups_may_be_added_in_any_order() {
