@@ -152,8 +152,8 @@ impl World {
         view.placing().is_none() && view.leave_outs().is_empty() && next_is_over
     }
 
-    /// At rest, when all data nodes are there, nothing moves any more, unless there was no room; and if it was requested
-    /// last that the cluster reorganizes all node groups have their shares.
+    /// At rest, when all data nodes are there, nothing moves any more, unless there was no room; and if the last
+    /// request was to reorganize, all node groups have their shares.
     ///
     /// # Errors
     /// What is not so.

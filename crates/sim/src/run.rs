@@ -70,7 +70,8 @@ const ENDING_MAX: Time = 60_000_000;
 /// How long data nodes may take to stop then.
 const STOPPING_MAX: Time = 60_000_000;
 
-/// How long partitions may move then. What does not come to rest to be moved is tried again after half a minute at most.
+/// How long partitions may move then: what does not come to rest to be moved is tried again after half a minute at
+/// most.
 const MOVING_MAX: Time = 120_000_000;
 
 /// How often tables are described at the end, at most: no more changes can be under way than clients have failed.

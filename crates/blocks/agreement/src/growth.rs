@@ -166,9 +166,7 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
             (chain.contains(node) && chain.primary() != node).then(|| view.with_primary(partition, node))
         }
         WantedChange::Leave(node, incarnation) => {
-            let is_placed = view.placing().is_some_and(|(_, target)| target.node == node);
-            let may_leave = view.may_leave(node) && !is_placed;
-            let fits = is_at(node, incarnation, MemberState::Started) && may_leave;
+            let fits = is_at(node, incarnation, MemberState::Started) && view.may_leave(node);
             fits.then(|| view.with_leaving(node))
         }
         WantedChange::LeaveOut(partition) => {

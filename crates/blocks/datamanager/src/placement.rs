@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use vinga_base::page_pool::{PAGE_BYTES, reserved_pages};
 use vinga_base::pool::Handle;
 use vinga_fragment::fragment::Fragment;
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::Context;
 use vinga_wire::restart::{DrainBody, PartitionSize, PlaceBody, PlaceRefuse};
 use vinga_wire::view::{NoRoom, ReplicaGroup, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
@@ -82,11 +82,7 @@ impl DataManager {
             let held = core::mem::take(&mut self.placement.holds) && has_been_member;
             self.placement.is_left_out |= held && !view.is_leaving(own);
             if self.placement.is_left_out {
-                if cx.has_bug(InjectedBug::LeftOutNotDrained) {
-                    self.give_up(cx);
-                } else {
-                    self.begin_to_drain(cx);
-                }
+                self.begin_to_drain(cx);
             }
             return;
         };

@@ -14,7 +14,7 @@ use crate::Restart;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::{DrainBody, LeaveBody, LeaveReport};
 use vinga_wire::view::{Member, MemberState, ViewChange};
@@ -132,8 +132,9 @@ impl Restart {
             self.ask_for(cx, WantedChange::Stay(node, incarnation));
             return true;
         }
-        // Changes are on their way to who is sent a partition, for which it must take over the rows that were sent before.
+        // Changes are on their way to who is sent a partition: it must take over the rows that were sent before them.
         let placed = view.placing().map(|(_, target)| target.node);
+        let placed = placed.filter(|_| !cx.has_bug(InjectedBug::LeftWhilePlaced));
         let may_be_asked = |(node, _): &(NodeId, Incarnation)| Some(*node) != placed;
         let wanted = self.leader.leavers.wanted.iter();
         for (node, incarnation) in wanted.copied().filter(may_be_asked).collect::<Vec<_>>() {
