@@ -393,7 +393,9 @@ impl World {
 
     /// Moves what waits for an API node into its connection.
     pub(crate) fn drain_to_api(&mut self, id: ThreadId, api: u8, lane: LaneId, at: Time) {
-        if self.threads[id.0].executor.outbox().lane(lane).is_empty() || self.take_stop_answer(id, api, lane)
+        if self.threads[id.0].executor.outbox().lane(lane).is_empty()
+            || self.take_stop_answer(id, api, lane)
+            || self.take_reorganize_answer(id, api, lane)
         {
             return;
         }

@@ -314,7 +314,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ("change of the view was given up", "the same"),
     ("data node that was no member was silent", "the same"),
     ("data node that had joined in a view of its own stopped", "the same"),
-    ("newcomer does not fit the cluster", "runs have none; joining.rs of the data node's tests"),
+    (
+        "newcomer does not fit the cluster",
+        "node groups are added with --returning-nodes only; joining.rs of the data node's tests",
+    ),
     (
         "copied rows wait for an index that is built",
         "data nodes come back with --returning-nodes only; joining.rs of the data node's tests",
@@ -493,7 +496,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ("data manager is to hold a partition", "data nodes come back with --returning-nodes only"),
     (
         "data manager gives up a partition",
-        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+        "node groups are added with --returning-nodes only; reorganizing.rs of the data node's tests",
     ),
     (
         "data manager gives up a partition when an index has been built",
@@ -501,15 +504,15 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "data node has no room for a partition",
-        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+        "node groups are added with --returning-nodes only; reorganizing.rs of the data node's tests",
     ),
     (
         "memory of a partition that was given up is free",
-        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+        "node groups are added with --returning-nodes only; reorganizing.rs of the data node's tests",
     ),
     (
         "request for a partition's place is of an earlier view",
-        "partitions move in the data node's tests: reorganizing.rs, leaving_model.rs",
+        "node groups are added with --returning-nodes only; reorganizing.rs of the data node's tests",
     ),
     (
         "coordinator waits for transactions before a data node leaves",

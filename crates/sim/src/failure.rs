@@ -105,6 +105,11 @@ impl Agreed {
 }
 
 impl World {
+    /// The newest view that a data node has installed since it has started.
+    pub(crate) fn newest_view(&self, node: u8) -> Option<&Arc<ClusterView>> {
+        self.agreed.newest(node)
+    }
+
     /// The data node that leads the cluster, or is going to when all have agreed on what has happened, or when the
     /// cluster has started again.
     pub(crate) fn president(&self) -> u8 {
@@ -116,7 +121,7 @@ impl World {
     fn member_since(&self, node: u8) -> ViewNumber {
         let start = self.start_of(node);
         let own = self.agreed.newest(node).and_then(|view| start.member_of(view));
-        own.filter(|_| start.has_come_back()).map_or(ViewNumber(0), |member| member.since)
+        own.filter(|_| start.is_newcomer()).map_or(ViewNumber(0), |member| member.since)
     }
 
     /// Whether all that have started are in one view, which has none that is dead.
@@ -211,7 +216,7 @@ impl World {
             self.violations.push(format!("data node {node} has no reason to stop: {why}"));
         }
         self.kill_node(node);
-        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
+        if !self.is_anybody_there() {
             self.marks_before.insert("cluster stopped, as nobody could go on");
             self.starts.lost_for_good = Some(format!("the cluster has stopped: {why}"));
         }

@@ -67,11 +67,13 @@ pub enum Fault {
     ReturnNode,
     /// Data nodes are asked to stop in order, and leave before.
     StopNode,
+    /// Node groups are added, and partitions are to move to them.
+    AddNodeGroup,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 31] = [
+    pub const ALL: [Fault; 32] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -103,6 +105,7 @@ impl Fault {
         Fault::SchemaCrash,
         Fault::ReturnNode,
         Fault::StopNode,
+        Fault::AddNodeGroup,
     ];
 
     /// The kinds that happen to disks.
@@ -143,6 +146,7 @@ impl Fault {
             Fault::SchemaCrash => "schema-crash",
             Fault::ReturnNode => "return-node",
             Fault::StopNode => "stop-node",
+            Fault::AddNodeGroup => "add-node-group",
         }
     }
 

@@ -36,6 +36,8 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - For `leaver-not-drained` and `leaving-forgotten-in-split` data nodes must leave before they stop, which they do
 ///   with `--returning-nodes` only: `leaving_model.rs` of the data node's tests and `leaving.rs` of agreement's show
 ///   them.
+/// - For `left-while-placed` a data node must be asked to stop at the moment in which the rows of a partition are on
+///   their way to it, which one seed in some thousands does with `--returning-nodes`.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
 ///   read at a backup before that is notified.
 /// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
@@ -51,6 +53,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::PrimaryMovedUnflushed,
     InjectedBug::LeaverNotDrained,
     InjectedBug::LeavingForgottenInSplit,
+    InjectedBug::LeftWhilePlaced,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

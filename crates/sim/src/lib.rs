@@ -13,6 +13,7 @@
 //!
 //! The same seed in the same build gives the same history, to the byte: see [`Report::hash`].
 
+mod additions;
 pub mod agenda;
 mod api;
 mod backups;
@@ -24,10 +25,12 @@ pub mod disk;
 mod failure;
 mod fault;
 mod files;
+mod going_on;
 pub mod injected_bugs;
 mod management;
 mod nemesis;
 mod online_backups;
+mod operator;
 pub mod pipe;
 pub mod profile;
 pub mod range;

@@ -238,7 +238,7 @@ impl World {
 
     /// Faults of management nodes begin.
     pub(crate) fn begin_management_faults(&mut self) {
-        if self.has_management_faults() && self.profile.groups.list().len() > 1 {
+        if self.has_management_faults() && self.alive.len() > 1 {
             self.plan_management_strike();
         }
     }
@@ -284,7 +284,7 @@ impl World {
                 self.agenda.enter(later, Event::Management(ManagementEvent::Start(at)));
             }
             2 => {
-                let all = 1..=self.profile.groups.list().len() as u8;
+                let all = 1..=self.alive.len() as u8;
                 let apart = all.filter(|_| self.management.random.bool()).collect();
                 let span = self.draw_intervals(4);
                 self.part_management(at, apart, span);
@@ -305,7 +305,7 @@ impl World {
         if self.profile.coordinators == Coordinators::AtPresident {
             return;
         }
-        let nodes = self.profile.groups.list().len();
+        let nodes = self.alive.len();
         let chosen: Vec<bool> = (0..nodes).map(|_| self.management.random.bool()).collect();
         if !self.can_be_split(&chosen) {
             return;

@@ -1,6 +1,7 @@
 //! Who makes things go wrong: one fault after the other, of the kinds that the profile allows, until its time is over.
 
 use crate::agenda::Time;
+use crate::going_on::is_chosen;
 use crate::pipe::PipeId;
 use crate::profile::{Coordinators, Fault};
 use crate::thread::ThreadId;
@@ -172,6 +173,7 @@ impl World {
         self.begin_disk_faults(self.nemesis.until);
         self.begin_management_faults();
         self.begin_stops();
+        self.begin_additions();
     }
 
     fn plan_requester_death(&mut self) {
@@ -353,7 +355,8 @@ impl World {
             | Fault::DriftingClocks
             | Fault::SchemaCrash
             | Fault::ReturnNode
-            | Fault::StopNode => unreachable!("these are properties of a run"),
+            | Fault::StopNode
+            | Fault::AddNodeGroup => unreachable!("these are properties of a run"),
         }
     }
 
@@ -397,23 +400,9 @@ impl World {
 
     /// Whether a data node may die for good: clusters with disks are restarted as a whole, and others need a
     /// coordinator.
-    fn may_die(&self, node: u8) -> bool {
+    pub(crate) fn may_die(&self, node: u8) -> bool {
         node != FIRST_NODE
             || self.profile.log.is_none() && self.profile.coordinators == Coordinators::Everywhere
-    }
-
-    /// Data nodes that the cluster can do without: their groups keep another, which is not to stop.
-    pub(crate) fn victims(&self) -> Vec<u8> {
-        let groups = self.profile.groups.list();
-        (1..=groups.len() as u8)
-            .filter(|&node| self.may_die(node) && self.is_alive(node))
-            .filter(|&node| {
-                let group = groups[usize::from(node - 1)];
-                let members = (1..=groups.len() as u8).filter(|&n| groups[usize::from(n - 1)] == group);
-                let others = members.filter(|&member| member != node && !self.stops.is_asked(member));
-                !self.has_started(node) || others.into_iter().any(|other| self.has_started(other))
-            })
-            .collect()
     }
 
     fn strike_node(&mut self) {
@@ -451,7 +440,7 @@ impl World {
 
     /// Cuts the link between two data nodes for a while, one way or both ways.
     fn strike_link(&mut self, span: Time) {
-        let nodes = self.profile.groups.list().len() as u8;
+        let nodes = self.alive.len() as u8;
         if nodes < 2 {
             return;
         }
@@ -482,7 +471,7 @@ impl World {
         if self.profile.coordinators == Coordinators::AtPresident {
             return;
         }
-        let nodes = self.profile.groups.list().len();
+        let nodes = self.alive.len();
         let chosen: Vec<bool> = (0..nodes).map(|_| self.nemesis.random.bool()).collect();
         if !self.can_be_split(&chosen) {
             return;
@@ -491,30 +480,13 @@ impl World {
         self.split_sets(&chosen, span);
     }
 
-    /// Whether the data nodes that are chosen can go on, or the others.
-    pub(crate) fn can_be_split(&self, chosen: &[bool]) -> bool {
-        let groups = self.profile.groups.list();
-        let is_chosen = |node: u8| chosen[usize::from(node) - 1];
-        let can_go_on = |side: bool| {
-            let has = |group: u16| {
-                let started = (1..=groups.len() as u8).filter(|&node| {
-                    self.has_started(node) && !self.stops.is_asked(node) && is_chosen(node) == side
-                });
-                started.into_iter().any(|node| groups[usize::from(node) - 1] == group)
-            };
-            groups.iter().all(|&group| has(group))
-        };
-        can_go_on(true) || can_go_on(false)
-    }
-
     /// Nothing passes between the data nodes that are chosen and the others for a while, if some of them can go on.
     pub(crate) fn split_sets(&mut self, chosen: &[bool], span: Time) {
         if self.stage != Stage::Running || !self.can_be_split(chosen) {
             return;
         }
         self.note(|| format!("data nodes are split: {chosen:?}"));
-        let is_chosen = |node: u8| chosen[usize::from(node) - 1];
-        self.cut_links(|from, to| is_chosen(from) != is_chosen(to), span);
+        self.cut_links(|from, to| is_chosen(chosen, from) != is_chosen(chosen, to), span);
     }
 
     /// Cuts the links from one data node to another that are chosen, for a while.

@@ -3,6 +3,7 @@
 //! Most kinds of fault are off in most runs, so that each run is odd in its own way: a fault that hides another is then
 //! absent often enough.
 
+use crate::additions::{self, AddedNode};
 use crate::agenda::Time;
 use crate::disk::DiskProfile;
 pub use crate::fault::Fault;
@@ -96,6 +97,8 @@ pub struct Pools {
 pub struct Profile {
     /// The data nodes.
     pub groups: Groups,
+    /// Those that are added, in the order of their ids.
+    pub added: Vec<AddedNode>,
     /// Threads of each.
     pub threads: u16,
     /// Of these, the first so many own sockets.
@@ -324,6 +327,7 @@ impl Profile {
                 Fault::SchemaCrash => Rng::with_seed(seed.wrapping_mul(107)).u8(..4) == 0,
                 Fault::ReturnNode => !uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(109)).u8(..4) == 0,
                 Fault::StopNode => !uses_disks(seed) && stops::are_drawn(seed),
+                Fault::AddNodeGroup => !uses_disks(seed) && additions::are_drawn(seed),
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -344,7 +348,8 @@ impl Profile {
         if faults.contains(&Fault::ReturnNode) && !is_calm && !without.contains(&Fault::KillNode) {
             faults.insert(Fault::KillNode);
         }
-        if faults.contains(&Fault::StopNode) && !without.contains(&Fault::ReturnNode) {
+        let has_newcomers = faults.contains(&Fault::StopNode) || faults.contains(&Fault::AddNodeGroup);
+        if has_newcomers && !without.contains(&Fault::ReturnNode) {
             faults.insert(Fault::ReturnNode);
         }
         let is = |fault: Fault| faults.contains(&fault);
@@ -395,6 +400,7 @@ impl Profile {
         let instances = random.u16(2..=3);
         let profile = Profile {
             groups,
+            added: Vec::new(),
             threads,
             socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
             instances,
@@ -451,7 +457,8 @@ impl Profile {
         } else {
             profile
         };
-        if is_calm { profile.with_calm(seed) } else { profile.with_stops_of_replicas() }
+        let profile = if is_calm { profile.with_calm(seed) } else { profile.with_stops_of_replicas() };
+        profile.with_added_nodes(seed)
     }
 
     /// How long operations wait for locks, by the clock of the world.
@@ -504,7 +511,7 @@ impl fmt::Display for Profile {
             |faults: &BTreeSet<Fault>| faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ");
         write!(
             f,
-            "{:?}{}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
+            "{:?}{}{}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
              sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults{}: {}",
             self.groups,
             match (self.log.is_some(), self.has_unlogged_tables) {
@@ -513,6 +520,7 @@ impl fmt::Display for Profile {
                 (false, _) => "",
             },
             if self.backups.is_some() { " with backups" } else { "" },
+            self.describe_added(),
             self.threads,
             self.socket_threads,
             self.instances,

@@ -9,7 +9,7 @@ use crate::thread::ThreadId;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::schema::IndexKind;
-use vinga_base::{PartitionId, RowId};
+use vinga_base::{NodeId, PartitionId, RowId};
 use vinga_datamanager::DataManager;
 use vinga_dictionary::Dictionary;
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
@@ -56,6 +56,7 @@ impl World {
         live().next().is_some()
             && !self.is_anybody_starting()
             && self.stops.is_idle()
+            && self.operator.is_idle()
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
@@ -64,6 +65,7 @@ impl World {
             && self.dictionaries().all(|(_, other)| other.fences().eq(self.dictionary().fences()))
             && self.has_agreed()
             && live().all(|thread| thread.executor.view().hand_overs().is_empty())
+            && live().all(|thread| World::is_placed(thread.executor.view()))
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 let mut coordinators = thread.executor.host().coordinators().iter();
@@ -93,6 +95,9 @@ impl World {
     /// Why it is not at rest, for people.
     pub(crate) fn describe_unrest(&self) -> String {
         let mut text = self.describe_sessions();
+        if !self.operator.is_idle() {
+            text += "a request to reorganize is not answered; ";
+        }
         if self.dictionary().is_changing() {
             text += "a schema change is under way; ";
         }
@@ -105,6 +110,11 @@ impl World {
             let hand_overs = thread.executor.view().hand_overs();
             if !hand_overs.is_empty() {
                 text += &format!("{:?} knows of primaries to be handed over: {hand_overs:?}; ", ThreadId(at));
+            }
+            let view = thread.executor.view();
+            if !World::is_placed(view) {
+                let (next, placing) = (view.next_placement(), view.placing());
+                text += &format!("{:?} knows of partitions that move: {next:?}, {placing:?}; ", ThreadId(at));
             }
             if !thread.is_idle() {
                 let parked = thread.executor.parked_bytes();
@@ -167,6 +177,17 @@ impl World {
                 replica.insert(row.row, (row.epoch.0, row.image));
             });
             for ((table, version, partition), replica) in own {
+                if !view.partition(partition).chain.contains(NodeId(node)) {
+                    // It holds no partition, and nothing is left of what it has held.
+                    match replica.is_empty() {
+                        true => continue,
+                        false => {
+                            return Err(format!(
+                                "node {node} has rows of partition {partition}, of which it is no replica"
+                            ));
+                        }
+                    }
+                }
                 let is_primary = data_manager.is_primary_of(view, partition);
                 replicas.entry((table, version, partition)).or_default().push((node, is_primary, replica));
             }

@@ -7,6 +7,8 @@
 //! agreed on its death. When the links between two nodes are open, the drivers of both say so to agreement, and to the
 //! restart block that the other one waits to become a member, if it does.
 //!
+//! Data nodes that are added (`additions.rs`) join in the same way.
+//!
 //! A node may die again at any time. Until it has started it counts for nothing. If it has no view yet, it ends when a
 //! link of it breaks: it could not join.
 
@@ -50,15 +52,15 @@ impl Start {
         self.member_of(view).is_some()
     }
 
-    /// Whether it is not the first one.
-    pub fn has_come_back(self) -> bool {
+    /// Whether it is not the first one, which only those have that are there from the beginning: it joins.
+    pub fn is_newcomer(self) -> bool {
         self.incarnation > 1
     }
 }
 
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.has_come_back() {
+        if self.is_newcomer() {
             write!(f, "{} (start {})", self.node, self.incarnation)
         } else {
             write!(f, "{}", self.node)
@@ -79,18 +81,34 @@ pub struct Returns {
     links_from: Time,
 }
 
-/// How often data nodes come back in a run, at most.
+/// How often data nodes come back in a run without any that are added, at most.
 const RETURNS_MAX: u32 = 12;
 
 impl Returns {
-    pub fn new(seed: u64) -> Self {
+    /// For a seed; so many data nodes are added. They end often before they can join.
+    pub fn new(seed: u64, added: usize) -> Self {
         Returns {
             random: Rng::with_seed(seed ^ 0x7265_7475_726e),
             pending: BTreeSet::new(),
-            left: RETURNS_MAX,
+            left: RETURNS_MAX + 3 * added as u32,
             count: 0,
             links_from: 0,
         }
+    }
+
+    /// Whether a data node is going to start again.
+    pub fn is_pending(&self, node: u8) -> bool {
+        self.pending.contains(&node)
+    }
+
+    /// Whether some data node is.
+    pub fn is_anybody_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Nobody comes back any more who dies from now on.
+    pub fn end(&mut self) {
+        self.left = 0;
     }
 
     /// Nothing passes between some data nodes until then.
@@ -127,12 +145,14 @@ impl World {
             let has_started = self.starts_of_nodes[usize::from(node) - 1].is_started;
             !has_started && (self.profile.log.is_some() || self.is_alive(node))
         };
-        !self.returns.pending.is_empty() || (1..=self.alive.len() as u8).any(is_starting)
+        !self.returns.pending.is_empty()
+            || self.additions.are_under_way()
+            || (1..=self.alive.len() as u8).any(is_starting)
     }
 
     /// Whether a data node leads the cluster, or may have before.
     pub(crate) fn may_have_led(&self, node: u8) -> bool {
-        self.returns.count > 0 || node <= self.president()
+        self.returns.count > 0 || self.has_grown() || node <= self.president()
     }
 
     /// The links from one data node to another, if they are open.
@@ -177,15 +197,25 @@ impl World {
     /// A data node starts again, unless there is no cluster any more that it could join.
     pub(crate) fn on_return(&mut self, node: u8) {
         self.returns.pending.remove(&node);
-        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
+        if !self.is_anybody_there() {
             return;
         }
         self.returns.count += 1;
         self.retire(node);
+        self.join(node);
+    }
+
+    /// Whether there is a cluster.
+    pub(crate) fn is_anybody_there(&self) -> bool {
+        (1..=self.alive.len() as u8).any(|node| self.has_started(node))
+    }
+
+    /// A data node starts with nothing, and is to join the others.
+    pub(crate) fn join(&mut self, node: u8) {
         self.start_node(node, &Arc::new(ClusterView::default())).expect("there are no files");
         self.alive[usize::from(node) - 1] = true;
         let start = self.start_of(node);
-        self.note(|| format!("data node {start} starts again"));
+        self.note(|| format!("data node {start} starts"));
         self.make_rings(node);
         for index in 0..self.profile.threads {
             let at = self.now() + self.returns.random.u64(..100);
@@ -288,13 +318,13 @@ impl World {
     fn is_member_at(&self, node: u8, other: Start) -> bool {
         match self.agreed.newest(node) {
             Some(view) => other.is_member(view),
-            None => !self.start_of(node).has_come_back() && !other.has_come_back(),
+            None => !self.start_of(node).is_newcomer() && !other.is_newcomer(),
         }
     }
 
     /// Whether a data node waits for its first view.
     fn has_no_view(&self, start: Start) -> bool {
-        start.has_come_back() && self.agreed.newest(start.node).is_none()
+        start.is_newcomer() && self.agreed.newest(start.node).is_none()
     }
 
     /// The drivers of a data node say that the links to another one are open.

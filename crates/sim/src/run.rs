@@ -19,7 +19,7 @@ use vinga_workloads::check::{self, Summary};
 pub struct Options {
     /// Kinds of fault that are left out.
     pub without: BTreeSet<Fault>,
-    /// Whether data nodes that have died start again, in some runs.
+    /// Whether data nodes that have died start again, and others are added, in some runs.
     pub returning_nodes: bool,
     /// A rule that is broken on purpose; only in builds with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
@@ -36,7 +36,7 @@ pub struct Report {
     pub profile: Profile,
     /// Kinds of fault that were left out.
     pub without: BTreeSet<Fault>,
-    /// Whether data nodes that have died start again, in some runs.
+    /// Whether data nodes that have died start again, and others are added, in some runs.
     pub returning_nodes: bool,
     /// The rule that was broken on purpose.
     pub bug: Option<InjectedBug>,
@@ -70,6 +70,10 @@ const ENDING_MAX: Time = 60_000_000;
 /// How long data nodes may take to stop then.
 const STOPPING_MAX: Time = 60_000_000;
 
+/// How long partitions may move then: what does not come to rest to be moved is tried again after half a minute at
+/// most.
+const MOVING_MAX: Time = 120_000_000;
+
 /// How often tables are described at the end, at most: no more changes can be under way than clients have failed.
 const DESCRIPTIONS_MAX: u32 = 8;
 
@@ -77,7 +81,7 @@ const DESCRIPTIONS_MAX: u32 = 8;
 pub fn run_seed(seed: u64, options: &Options) -> Report {
     let mut without = options.without.clone();
     if !options.returning_nodes {
-        without.extend([Fault::ReturnNode, Fault::StopNode]);
+        without.extend([Fault::ReturnNode, Fault::StopNode, Fault::AddNodeGroup]);
     }
     let profile = Profile::of(seed, &without);
     catch_quietly();
@@ -158,8 +162,11 @@ impl World {
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
         self.run_until("data nodes that are to stop do not", STOPPING_MAX, |world| world.stops.is_idle())?;
+        self.run_until("data nodes do not join", STOPPING_MAX, |world| !world.may_anybody_join())?;
+        self.end_waiting_in_vain();
         self.describe_all()?;
         self.check_definitions()?;
+        self.check_places()?;
         let contents = self.contents()?;
         let history = self.surviving_history();
         let summary = check::check(&history, &contents, self.now(), self.profile.lock_waits())?;
@@ -186,6 +193,7 @@ impl World {
             + 10 * profile.heartbeat_interval
             + 2_000_000
             + EVENT_WAIT
+            + if profile.added.is_empty() { 0 } else { MOVING_MAX }
     }
 
     /// Has all tables described and everything come to rest. A change that a client has asked for before it failed may

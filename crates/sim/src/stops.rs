@@ -40,9 +40,10 @@ const LOOK: Time = 2_000;
 const QUIET: Time = 20_000;
 
 /// Faults that calm runs may have besides: they slow things down, or have requests refused for want of room.
-const CALM: [Fault; 11] = [
+const CALM: [Fault; 12] = [
     Fault::StopNode,
     Fault::ReturnNode,
+    Fault::AddNodeGroup,
     Fault::SlowRings,
     Fault::SlowLinks,
     Fault::SlowClients,
@@ -340,7 +341,7 @@ impl World {
         }
         self.note_death(node);
         // It was ordered to stop, and then those that it had asked were lost, as when both fail.
-        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
+        if !self.is_anybody_there() {
             self.starts.lost_for_good = Some(format!("data node {node} was the last one, and stops"));
         }
     }

@@ -99,7 +99,7 @@ impl Thread {
             outbox.routes.set_node(node, Some(lane));
             node_lanes.insert(node.0, lane);
         }
-        let pages = profile.pools.pages;
+        let pages = profile.pages_of(settings.node.0);
         // Without a disk nothing is restored, and pages cost time to make.
         let beyond = if profile.log.is_some() { restart_pages(pages) } else { 0 };
         let pool = |_| PagePool::standalone_beyond(pages, beyond);

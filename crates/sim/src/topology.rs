@@ -100,7 +100,7 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
     NodeSettings {
         node: NodeId(node),
         incarnation: Incarnation(start.as_ref().map_or(1, |start| start.state.node_incarnation)),
-        group: profile.groups.list()[usize::from(node) - 1],
+        group: profile.node_groups()[usize::from(node) - 1],
         address: address(NodeId(node)),
         epoch: Epoch(1000),
         table_version: 1 << 20,

@@ -4,6 +4,7 @@
 //! pipe says so, a fault happens when the nemesis has entered it. All chances come from generators that the seed made,
 //! so the same seed in the same build gives the same history; [`World::hash`] is a hash of it.
 
+use crate::additions::Additions;
 use crate::agenda::{Agenda, Time};
 use crate::api::ApiNode;
 use crate::clock::Clock;
@@ -14,6 +15,7 @@ use crate::failure::Agreed;
 use crate::management::{Management, ManagementEvent, Question};
 use crate::nemesis::Nemesis;
 use crate::online_backups::FinishedBackup;
+use crate::operator::Operator;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
 use crate::profile::{Load, Profile};
 use crate::restart::{NodeStart, Starts};
@@ -89,6 +91,12 @@ pub enum Event {
     OpenLinks(Start, Start),
     /// A data node ends that can't come back this time.
     NodeEnds(Start),
+    /// A data node starts for the first time.
+    AddNode,
+    /// Somebody has the cluster reorganise.
+    Reorganize,
+    /// It is looked whether the request of this number to reorganise is answered.
+    ReorganizeUnanswered(u32),
     /// Data nodes are asked to stop.
     StopNodes,
     /// It is looked whether a data node that stops has carried out what it has read.
@@ -158,6 +166,8 @@ pub struct World {
     pub(crate) past_links: BTreeMap<(Start, u8), Vec<PipeId>>,
     pub(crate) returns: Returns,
     pub(crate) stops: Stops,
+    pub(crate) additions: Additions,
+    pub(crate) operator: Operator,
     /// Rings: from, to.
     pub(crate) rings: BTreeMap<(ThreadId, ThreadId), PipeId>,
     pub(crate) connections: Vec<Connection>,
@@ -215,8 +225,10 @@ impl World {
             signals_before: 0,
             links: BTreeMap::new(),
             past_links: BTreeMap::new(),
-            returns: Returns::new(seed),
+            returns: Returns::new(seed, profile.added.len()),
             stops: Stops::new(seed),
+            additions: Additions::new(seed),
+            operator: Operator::new(seed),
             rings: BTreeMap::new(),
             connections: Vec::new(),
             apis: Vec::new(),
@@ -434,6 +446,9 @@ impl World {
             Event::ReturnNode(node) => self.on_return(node),
             Event::OpenLinks(newcomer, other) => self.on_open_links(newcomer, other),
             Event::NodeEnds(start) => self.on_node_ends(start),
+            Event::AddNode => self.on_add_node(),
+            Event::Reorganize => self.on_reorganize(),
+            Event::ReorganizeUnanswered(request) => self.on_reorganize_unanswered(request),
             Event::StopNodes => self.on_stop_nodes(),
             Event::LookAtStop(start) => self.on_look_at_stop(start),
             Event::ViewDue(deaths) => self.check_view_came(deaths),

@@ -39,7 +39,7 @@ pub struct SimArguments {
     /// Leave out a kind of fault (may be given several times), to find out whether a violation needs it
     #[arg(long, value_name = "FAULT", value_parser = fault, conflicts_with = "bugs")]
     without: Vec<Fault>,
-    /// Have data nodes that have died start again and join the others, in some of the seeds
+    /// Have data nodes that have died start again and join the others, and node groups added, in some of the seeds
     #[arg(long, conflicts_with = "bugs")]
     returning_nodes: bool,
     /// If the seed fails, leave out one kind of fault after the other and report the simplest run that still fails

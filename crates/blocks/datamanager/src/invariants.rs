@@ -8,6 +8,7 @@ use crate::DataManager;
 use crate::operation::{Change, State};
 use alloc::collections::BTreeMap;
 use vinga_base::pool::Handle;
+use vinga_fragment::fragment::Fragment;
 use vinga_kernel::Scrutiny;
 
 /// Fragments have their indexes compared with their rows if there are fewer rows than this: a check must end.
@@ -39,10 +40,16 @@ impl DataManager {
         }
     }
 
+    /// Those of all tables, and those of a partition that was given up whose memory is not free yet.
+    fn all_fragments(&self) -> impl Iterator<Item = &Fragment> {
+        let present = self.store.tables.iter().flat_map(|(_, table)| table.fragments());
+        present.map(|(_, fragment)| fragment).chain(&self.placement.given_up)
+    }
+
     /// Each page that was taken from the pool belongs to something.
     fn check_pages(&self) {
         let mut pages = self.store.chunks.usage().pages + self.schema.index_work.pages();
-        for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
+        for fragment in self.all_fragments() {
             pages += fragment.rows().usage().pages + fragment.index().pages();
             pages += fragment.indexes().iter().map(|index| index.tree.usage().pages).sum::<u32>();
         }
@@ -52,7 +59,7 @@ impl DataManager {
     /// Each chunk belongs to a row, to a version of one, or to an operation that waits.
     fn check_chunks(&self) {
         let mut chunks = 0;
-        for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
+        for fragment in self.all_fragments() {
             for page in 0..fragment.rows().page_count() {
                 let Some(view) = fragment.rows().page(&self.store.pages, page) else { continue };
                 chunks +=

@@ -27,6 +27,8 @@ struct Candidate {
     refusals: u32,
     /// When it may be tried next.
     next: Tick,
+    /// Whether it may be one of the members, as far as is known.
+    fits: bool,
 }
 
 /// What the president waits for.
@@ -63,7 +65,8 @@ pub(crate) struct Leader {
 impl Leader {
     /// Who joins next: each candidate has its turn, though another one may be refused again and again.
     fn next_candidate(&self, view: &ClusterView, now: Tick) -> Option<Member> {
-        let candidates = self.candidates.values().filter(|candidate| candidate.next <= now);
+        let may_be_tried = |candidate: &&Candidate| candidate.fits && candidate.next <= now;
+        let candidates = self.candidates.values().filter(may_be_tried);
         let candidates = candidates.map(|candidate| &candidate.member);
         let (before, behind): (Vec<_>, Vec<_>) =
             candidates.partition(|candidate| Some(candidate.node) <= self.tried);
@@ -89,7 +92,8 @@ impl Leader {
     /// The starts of nodes that join: one that is a member, and those that wait until they may become one. All members
     /// know of these; the president says it.
     pub fn known_starts(&self, now: Tick) -> impl Iterator<Item = KnownStart> {
-        let waiting = self.candidates.values().filter(|_| self.leads).map(move |candidate| KnownStart {
+        let candidates = self.candidates.values().filter(|candidate| self.leads && candidate.fits);
+        let waiting = candidates.map(move |candidate| KnownStart {
             node: candidate.member.node,
             incarnation: candidate.member.incarnation,
             begun: candidate.since,
@@ -104,7 +108,9 @@ impl Restart {
     pub(crate) fn on_joining_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let JoiningReport { member } = cold::read(frame)?;
         let (since, next) = (cx.now(), cx.now());
-        self.leader.candidates.insert(member.node, Candidate { member, since, refusals: 0, next });
+        self.leader
+            .candidates
+            .insert(member.node, Candidate { member, since, refusals: 0, next, fits: true });
         self.go_on(cx);
         Some(())
     }
@@ -116,8 +122,9 @@ impl Restart {
             |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
         leader.candidates.retain(|_, candidate| !is_member(&candidate.member));
         if change.lost().chain(change.joined()).next().is_some() {
-            // What was in their way may have gone.
-            leader.candidates.values_mut().for_each(|one| (one.refusals, one.next) = (0, cx.now()));
+            // What was in their way may have gone: of a node group that was missing somebody may have come.
+            let candidates = leader.candidates.values_mut();
+            candidates.for_each(|one| (one.refusals, one.next, one.fits) = (0, cx.now(), true));
         }
         let is_on_its_way = |one: &KnownStart| {
             let mut newcomers = change.new.members().iter().filter(|m| !change.new.has_started(m.node));
@@ -297,10 +304,10 @@ impl Restart {
                 cx.mark("newcomer has gone before it could join");
                 self.leader.candidates.remove(&node);
             }
-            // It would hold up schema changes, and others that wait, as long as it is connected, and longer.
+            // It would hold up schema changes, and others that wait, if it were tried before the members have changed.
             (Some(node), ViewChangeRefusal::DoesNotFit) => {
                 cx.mark("newcomer does not fit the cluster");
-                self.leader.candidates.remove(&node);
+                self.leader.candidates.entry(node).and_modify(|candidate| candidate.fits = false);
                 cx.log(
                     LogLevel::Warning,
                     format_args!(

@@ -12,8 +12,9 @@
 
 use crate::Restart;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::{DrainBody, LeaveBody, LeaveReport};
 use vinga_wire::view::{Member, MemberState, ViewChange};
@@ -131,7 +132,13 @@ impl Restart {
             self.ask_for(cx, WantedChange::Stay(node, incarnation));
             return true;
         }
-        while let Some((node, incarnation)) = self.leader.leavers.wanted.pop_first() {
+        // Changes are on their way to who is sent a partition: it must take over the rows that were sent before them.
+        let placed = view.placing().map(|(_, target)| target.node);
+        let placed = placed.filter(|_| !cx.has_bug(InjectedBug::LeftWhilePlaced));
+        let may_be_asked = |(node, _): &(NodeId, Incarnation)| Some(*node) != placed;
+        let wanted = self.leader.leavers.wanted.iter();
+        for (node, incarnation) in wanted.copied().filter(may_be_asked).collect::<Vec<_>>() {
+            self.leader.leavers.wanted.remove(&(node, incarnation));
             let is_started = |state| state == MemberState::Started;
             if view.member(node).is_some_and(|one| one.incarnation == incarnation && is_started(one.state)) {
                 if view.may_leave(node) {

@@ -227,6 +227,8 @@ injected_bugs! {
     LeaverNotDrained = "leaver-not-drained";
     /// Data nodes go on from a view in which somebody is a replica whom others may have left out.
     LeavingForgottenInSplit = "leaving-forgotten-in-split";
+    /// A data node that is being sent a partition leaves before it has all rows.
+    LeftWhilePlaced = "left-while-placed";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

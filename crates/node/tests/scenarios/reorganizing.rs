@@ -3,7 +3,7 @@
 use crate::joining::with_third_index;
 use crate::support::{Cluster, Op, Received, Setup, committed, dm, open, row, strict, tc};
 use vinga_base::NodeId;
-use vinga_kernel::Span;
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START};
 use vinga_wire::view::MemberState;
@@ -12,8 +12,9 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
 const CONFIRMED: Received = Received::Other(SignalNumber::ReorganizeConfirm);
 
 /// Two data nodes, and some rows.
-fn cluster() -> Cluster {
+fn cluster(bug: Option<InjectedBug>) -> Cluster {
     let mut c = Cluster::with(&Setup {
+        bug,
         nodes: 2,
         coordinators: 2,
         commits_at_last_replica: true,
@@ -29,7 +30,11 @@ fn cluster() -> Cluster {
 
 /// The same with another node group, which has nothing yet.
 fn grown() -> Cluster {
-    let mut c = cluster();
+    grown_with(None)
+}
+
+fn grown_with(bug: Option<InjectedBug>) -> Cluster {
+    let mut c = cluster(bug);
     c.add(3, 1);
     c.add(4, 1);
     assert_eq!((c.shares(), c.state_of(4)), (vec![2, 0], Some(MemberState::Started)));
@@ -194,11 +199,71 @@ fn nobody_joins_while_a_partition_is_copied() {
     goes_on(c);
 }
 
+/// Changes of rows that it was sent are on their way to it: it does not leave before it has all.
+fn who_is_sent_a_partition_is_asked_to_stop(bug: Option<InjectedBug>) {
+    let data_manager = |node| Address::new(node, BlockNumber::DataManager, 1);
+    let mut c = grown_with(bug);
+    let all = [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(from, to)| (NodeId(from), NodeId(to)));
+    for (from, to) in all {
+        c.hold(data_manager(from), data_manager(to));
+    }
+    c.reorganize(true);
+    millis(&mut c, 300);
+    let target = c.view.placing().map(|(_, target)| target.node.0).expect("nothing that is copied arrives");
+    for key in 1..20 {
+        let id = c.begin();
+        c.batch_at(tc(1), id, FLAG_START | FLAG_COMMIT, 1, 0, &strict(&[Op::Add(key, 0)]));
+    }
+    c.ask_to_leave(target, 60_000);
+    millis(&mut c, 100);
+    for (from, to) in all {
+        c.release(data_manager(from), data_manager(to));
+    }
+    millis(&mut c, 5000);
+    let received = c.received();
+    let committed = received.iter().filter(|one| **one == committed(1)).count();
+    assert_eq!(committed, 19, "no transaction is rolled back: {received:?}");
+    assert!(received.contains(&Received::Stops(true)), "{received:?}");
+    c.die(target);
+    goes_on(c);
+}
+
+#[test]
+fn who_is_sent_a_partition_leaves_when_it_has_it() {
+    who_is_sent_a_partition_is_asked_to_stop(None);
+}
+
+#[cfg(feature = "injected-bugs")]
+#[test]
+#[should_panic(expected = "no transaction is rolled back")]
+fn a_data_node_that_leaves_while_it_is_sent_a_partition_is_noticed() {
+    who_is_sent_a_partition_is_asked_to_stop(Some(InjectedBug::LeftWhilePlaced));
+}
+
+/// Data nodes of a node group wait for the one before it. They are members when it is there, and get their share.
+#[test]
+fn node_groups_may_be_added_in_any_order() {
+    let mut c = cluster(None);
+    c.add(5, 2);
+    c.add(6, 2);
+    assert_eq!((c.state_of(5), c.state_of(6)), (None, None), "there is no node group 1");
+    c.add(3, 1);
+    c.add(4, 1);
+    millis(&mut c, 2000);
+    assert!((1..=6).all(|node| c.state_of(node) == Some(MemberState::Started)));
+    assert_eq!(c.shares(), [2, 0, 0]);
+    for node in [5, 6] {
+        c.connect_api(node);
+    }
+    c.received();
+    goes_on(c);
+}
+
 /// A data node that has no room for a partition refuses it, and goes on with what it has. So does the cluster.
 #[test]
 fn a_partition_goes_back_for_which_there_is_no_room() {
     for small in [3, 4] {
-        let mut c = cluster();
+        let mut c = cluster(None);
         c.pages.insert(small, 3);
         c.add(3, 1);
         c.add(4, 1);
@@ -274,7 +339,7 @@ fn one_of_a_new_node_group_leaves_or_fails() {
 
 #[test]
 fn only_the_president_has_partitions_move() {
-    let mut c = cluster();
+    let mut c = cluster(None);
     c.reorganize(false);
     assert_eq!(c.received(), [CONFIRMED], "that is so already");
     c.reorganize(true);
