@@ -120,7 +120,7 @@ impl World {
         for frame in Frames(&bytes) {
             match frame.signal() {
                 Some(SignalNumber::ReorganizeConfirm) => {
-                    let ReorganizeConfirm { request } = cold::read(&frame).expect("restart sent it");
+                    let ReorganizeConfirm { request, .. } = cold::read(&frame).expect("restart sent it");
                     self.note(|| format!("data node {node} confirms request {request} to reorganize"));
                     let wanted = self.operator.wanted.take_if(|_| request == self.operator.request);
                     if let Some(begins) = wanted {

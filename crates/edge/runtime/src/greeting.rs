@@ -112,6 +112,7 @@ fn answer_frame(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use vinga_wire::protocol::PROTOCOL_VERSION;
 
     const EXPECTED: Expected<'_> = Expected { node: NodeId(7), cluster: "north", connections: 2 };
     const NOBODY: Address = Address::NONE;
