@@ -224,8 +224,10 @@ impl Dictionary {
     /// Begins the next change, if none is under way.
     pub(crate) fn begin_queued(&mut self, cx: &mut Context<'_>) {
         self.confirm_hold(cx);
+        // A new president may hold, and go on, before it knows what was under way.
         while self.change.is_none()
             && self.hold.is_none()
+            && self.succession.is_none()
             && let Some((requester, change)) = self.queue.pop_front()
         {
             self.begin_or_refuse(cx, requester, change);
