@@ -9,8 +9,8 @@
 //! What it sends to an older node is of that one's version: to a client or from one that of its greeting; among data
 //! nodes that of the view, the lowest of its members ([`ClusterView::protocol`](crate::view::ClusterView::protocol)).
 //! So nothing new is said before the last older member has gone, and one that comes back is a member before it is sent
-//! anything. Where a change can't be told apart by the version, `PROTOCOL_OLDEST` is raised: nodes of the build before
-//! are refused then, and the cluster has to begin anew.
+//! anything. Where a build can't do that, `PROTOCOL_OLDEST` is raised: nodes of the build before are refused then, and
+//! the cluster has to begin anew. There is one version so far: nothing asks yet in which one to send.
 
 use alloc::format;
 use alloc::string::String;
