@@ -44,17 +44,37 @@ impl Candidate {
         is_same && self.request.ticket == session.ticket
     }
 
-    /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost
-    /// of an earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
-    /// So is what it has lost of an earlier start of a data node: it may have been admitted by the present one when it
-    /// greeted another.
-    pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>, view: &ClusterView) -> bool {
+    /// Which connections to these data nodes the session has lost without their knowing it yet. What it has lost of an
+    /// earlier admission is closed everywhere: its API node has not learned of the present one when it greeted. So is
+    /// what it has lost of an earlier start of a data node: it may have been admitted by the present one when it greeted
+    /// another.
+    pub fn loss(&self, session: &Session, hosts: &BTreeSet<Address>, view: &ClusterView) -> Loss {
         let start =
             |member: &Member| DataNodeStart { node: member.node.0, incarnation: member.incarnation.0 };
-        let is_lost = |member: &Member| self.request.lost.contains(&start(member));
-        let has_lost = hosts.iter().any(|host| view.member(host.node()).is_some_and(is_lost));
-        has_lost && self.request.admission == session.admission
+        let is_lost = |member: &&Member| self.request.lost.contains(&start(member));
+        let members = hosts.iter().filter_map(|host| view.member(host.node()));
+        let mut lost = members.filter(is_lost).peekable();
+        if self.request.admission != session.admission || lost.peek().is_none() {
+            Loss::Nothing
+        } else if lost.all(|member| view.is_leaving(member.node)) {
+            Loss::Leavers
+        } else {
+            Loss::Members
+        }
     }
+}
+
+/// To which data nodes a session has lost connections, of those that it is connected to as far as the registrar knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// To none.
+    Nothing,
+    /// Only to such as are to stop. They end their connections when nothing is owed any more, and others may see that
+    /// before they have the view without them: nobody needs to come back for that. Whichever is the case, a report of
+    /// closed connections follows, or that view.
+    Leavers,
+    /// Also to others: what was sent by these connections may be carried out still.
+    Members,
 }
 
 /// Who connects when an id's connections have been closed.
@@ -98,6 +118,8 @@ pub enum State {
         session: Session,
         /// The memberships of the data nodes that it has connections to. Never empty.
         hosts: BTreeSet<Address>,
+        /// Further connections, which wait until it is known why others were lost ([`Loss::Leavers`]).
+        held: Vec<Candidate>,
     },
     /// All its connections are being closed.
     Disconnecting {
@@ -296,9 +318,10 @@ impl ApiNodes {
                     let is_one = |one: &Candidate| one.is_of(session);
                     assert!(waiting.iter().all(is_one), "API node {id}: one session");
                 }
-                State::Connected { session, hosts } => {
+                State::Connected { session, hosts, held } => {
                     assert!(!hosts.is_empty(), "API node {id} is connected somewhere");
                     assert!(session.ticket != 0, "API node {id} has a ticket");
+                    assert!(held.iter().all(|one| one.is_of(session)), "API node {id}: one session");
                 }
                 State::Disconnecting { awaited, next, .. } => {
                     assert!(!awaited.is_empty(), "API node {id}: a data node has connections of it");

@@ -22,8 +22,9 @@ impl Membership {
         let (api, incarnation, host) =
             (NodeId(body.api), Incarnation(body.incarnation.get()), frame.sender());
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, hosts }) if session.incarnation == incarnation => {
+            Some(State::Connected { session, hosts, held }) if session.incarnation == incarnation => {
                 hosts.remove(&host);
+                held.retain(|candidate| candidate.host != host);
                 self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
             Some(State::Disconnecting { session, awaited, next }) if session.incarnation == incarnation => {
@@ -96,16 +97,20 @@ impl Membership {
     }
 
     /// From *Connected*: orders the data nodes that have connections of it to close them, and waits for their reports.
+    /// Connections that were held back wait for that now.
     pub(crate) fn enter_disconnecting(
         &mut self,
         cx: &mut Context<'_>,
         order: &CloseConnectionOrder,
-        next: Next,
+        mut next: Next,
     ) {
         let api = NodeId(order.api);
-        let State::Connected { session, hosts } = self.api_nodes.take(api) else {
+        let State::Connected { session, hosts, held } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
+        for candidate in held {
+            next.same_session(cx, api, candidate);
+        }
         let of_session = CloseSessionOrder::new(*order, session.incarnation);
         for &host in &hosts {
             cx.frame(SignalNumber::ApiDisconnectOrder, host).put(&of_session);
@@ -230,12 +235,14 @@ impl Membership {
             State::Free | State::Closed { .. } => {}
         }
         match state {
-            State::Admitting { waiting, .. } => waiting.retain(|candidate| candidate.host.node() != node),
+            State::Admitting { waiting: some, .. } | State::Connected { held: some, .. } => {
+                some.retain(|candidate| candidate.host.node() != node);
+            }
             State::Disconnecting { next, .. } | State::Closing { next, .. } => next.forget_node(node),
             State::Failing { successor, .. } => {
                 successor.take_if(|candidate| candidate.host.node() == node);
             }
-            State::Free | State::Connected { .. } | State::Closed { .. } => {}
+            State::Free | State::Closed { .. } => {}
         }
         match state {
             State::Admitting { awaited, .. } if awaited.is_empty() => {
@@ -245,6 +252,7 @@ impl Membership {
             State::Connected { hosts, .. } if hosts.is_empty() => {
                 self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
+            State::Connected { .. } => self.confirm_held(cx, api),
             State::Disconnecting { awaited, .. } if awaited.is_empty() => {
                 cx.mark("disconnecting goes on without a failed data node");
                 self.enter_closing(cx, api);
@@ -259,7 +267,6 @@ impl Membership {
             }
             State::Free
             | State::Admitting { .. }
-            | State::Connected { .. }
             | State::Disconnecting { .. }
             | State::Closing { .. }
             | State::Closed { .. }

@@ -1,7 +1,7 @@
 //! The registrar: who may connect, and the way up to *Connected*: the blocks are notified first.
 
 use crate::Membership;
-use crate::api_nodes::{Candidate, Next, Session, State};
+use crate::api_nodes::{Candidate, Loss, Next, Session, State};
 use crate::closing::{connection_lost, log_restart, request_all};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -106,14 +106,22 @@ impl Membership {
     fn on_same_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
         let api = NodeId(candidate.request.node);
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
-                if candidate.comes_back(session, hosts, cx.view()) {
-                    cx.mark("session comes back before its loss was noticed");
-                    let next = Next::SameSession(vec![candidate]);
-                    return self.enter_disconnecting(cx, &connection_lost(api), next);
+            Some(State::Connected { session, hosts, held }) if candidate.is_of(session) => {
+                match candidate.loss(session, hosts, cx.view()) {
+                    Loss::Nothing => {
+                        hosts.insert(candidate.host);
+                        confirm(cx, api, session, &candidate);
+                    }
+                    Loss::Leavers => {
+                        cx.mark("connection waits for the end of a data node that has left");
+                        wait_with(cx, api, held, candidate);
+                    }
+                    Loss::Members => {
+                        cx.mark("session comes back before its loss was noticed");
+                        wait_with(cx, api, held, candidate);
+                        self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
+                    }
                 }
-                hosts.insert(candidate.host);
-                confirm(cx, api, session, &candidate);
             }
             Some(&mut (State::Disconnecting { session, .. } | State::Closing { session, .. }))
                 if candidate.is_of(&session) && cx.has_bug(InjectedBug::ReconnectDoesNotWait) =>
@@ -207,9 +215,20 @@ impl Membership {
     ) {
         let hosts: BTreeSet<Address> = candidates.iter().map(|candidate| candidate.host).collect();
         assert!(!hosts.is_empty(), "who is connected has a connection");
-        self.api_nodes.set(api, State::Connected { session, hosts });
+        self.api_nodes.set(api, State::Connected { session, hosts, held: Vec::new() });
         for candidate in candidates {
             confirm(cx, api, &session, candidate);
+        }
+    }
+
+    /// A data node has ended to which a session had connections: confirms those that have waited for that.
+    pub(crate) fn confirm_held(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let Some(State::Connected { session, hosts, held }) = self.api_nodes.get_mut(api) else { return };
+        let is_explained = |one: &mut Candidate| one.loss(session, hosts, cx.view()) == Loss::Nothing;
+        let explained: Vec<Candidate> = held.extract_if(.., is_explained).collect();
+        for candidate in explained {
+            hosts.insert(candidate.host);
+            confirm(cx, api, session, &candidate);
         }
     }
 
@@ -221,7 +240,7 @@ impl Membership {
 
 impl Next {
     /// A connection of the present session wants to come back.
-    fn same_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
+    pub(crate) fn same_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         match self {
             Next::Nobody => *self = Next::SameSession(vec![candidate]),
             Next::SameSession(waiting) => wait_with(cx, api, waiting, candidate),

@@ -182,7 +182,7 @@ impl Membership {
             let open = with(KnownConnections::Some).map(|&(host, _)| host).collect();
             let is_whole = with(KnownConnections::Closed).next().is_none();
             let is_connected = is_whole && with(KnownConnections::Some).next().is_some();
-            self.api_nodes.set(api, State::Connected { session, hosts: open });
+            self.api_nodes.set(api, State::Connected { session, hosts: open, held: Vec::new() });
             if is_connected {
                 cx.mark("next registrar goes on with a connected session");
             } else {

@@ -6,7 +6,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::testkit::Harness;
 use vinga_membership::{Membership, Phase, Settings};
 use vinga_wire::handshake::DataNodeStart;
-use vinga_wire::membership::{ApiAdmissionRequest, ApiSessionConfirm, SessionStage};
+use vinga_wire::membership::{ApiAdmissionRequest, ApiNodeBody, ApiSessionConfirm, SessionStage};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
@@ -68,52 +68,106 @@ fn who_has_not_read_that_it_is_back_is_not_closed_once_more() {
     }
 }
 
+/// The registrar, in a view of data node 1, its own, and of others of these ids and starts.
+fn registrar(others: &[(u8, u32)], change: fn(ClusterView) -> ClusterView) -> Harness<Membership> {
+    let member = |&(node, start): &(u8, u32)| Member::started(NodeId(node), Incarnation(start), 0, 1, 1);
+    let view = change(ClusterView::first([(1, 1)].iter().chain(others).map(member).collect()));
+    let settings = Settings {
+        api_first: NodeId(145),
+        api_nodes_max: common::API_NODES_MAX,
+        heartbeat_interval: common::HEARTBEAT,
+        reconnect_grace: common::GRACE,
+        drivers: common::DRIVERS.to_vec(),
+        own_blocks: Vec::new(),
+    };
+    Harness::new(common::MEMBERSHIP, 1, view, Membership::new(settings))
+}
+
+fn host(node: u8) -> Address {
+    Address::new(NodeId(node), BlockNumber::Membership, 0)
+}
+
+/// A data node asks about a connection of API node 150, which has lost these.
+fn ask(registrar: &mut Harness<Membership>, node: u8, is_new: bool, lost: &[(u8, u32)]) {
+    let start = |&(node, incarnation): &(u8, u32)| DataNodeStart { node, incarnation };
+    let request = ApiAdmissionRequest {
+        waiting: 1,
+        node: 150,
+        incarnation: 1,
+        connection: 0,
+        is_new,
+        ticket: 99,
+        admission: u32::from(!is_new),
+        lost: lost.iter().map(start).collect(),
+    };
+    registrar
+        .send(host(node), SignalNumber::ApiAdmissionRequest, |writer| cold::write(writer, &request))
+        .expect("a membership may send this");
+}
+
+/// The blocks of all data nodes know this stage of API node 150.
+fn confirm(registrar: &mut Harness<Membership>, stage: SessionStage) {
+    for node in 1..=3 {
+        let body = ApiSessionConfirm { api: 150, incarnation: 1, stage };
+        registrar
+            .send(host(node), SignalNumber::ApiSessionConfirm, |writer| cold::write(writer, &body))
+            .expect("a membership may send this");
+    }
+}
+
+fn phase(registrar: &Harness<Membership>) -> Option<Phase> {
+    registrar.block().api_nodes().next().map(|(_, _, phase)| phase)
+}
+
+/// The data nodes that were sent an admission since this was asked last.
+fn admitted_at(registrar: &mut Harness<Membership>) -> Vec<u8> {
+    let sent = registrar.take_sent().into_iter();
+    let confirms = sent.filter(|sent| sent.signal() == SignalNumber::ApiAdmissionConfirm);
+    confirms.map(|sent| sent.receiver().node().0).collect()
+}
+
 /// Two data nodes have started again, and a session that was connected to both greets both. So what it names to the one
 /// as lost is a connection to the start before of the other, which has admitted it just now.
 #[test]
 fn who_is_admitted_by_two_data_nodes_that_have_started_again_is_not_closed() {
     for has_lost_present_start in [false, true] {
-        let member = |node, start| Member::started(NodeId(node), Incarnation(start), 0, 1, 1);
-        let view = ClusterView::first(vec![member(1, 1), member(2, 2), member(3, 2)]);
-        let settings = Settings {
-            api_first: NodeId(145),
-            api_nodes_max: common::API_NODES_MAX,
-            heartbeat_interval: common::HEARTBEAT,
-            reconnect_grace: common::GRACE,
-            drivers: common::DRIVERS.to_vec(),
-            own_blocks: Vec::new(),
-        };
-        let mut registrar = Harness::new(common::MEMBERSHIP, 1, view, Membership::new(settings));
-        let ask = |registrar: &mut Harness<Membership>, node: u8, is_new, lost: &[(u8, u32)]| {
-            let start = |&(node, incarnation): &(u8, u32)| DataNodeStart { node, incarnation };
-            let request = ApiAdmissionRequest {
-                waiting: 1,
-                node: 150,
-                incarnation: 1,
-                connection: 0,
-                is_new,
-                ticket: 99,
-                admission: u32::from(!is_new),
-                lost: lost.iter().map(start).collect(),
-            };
-            let host = Address::new(NodeId(node), BlockNumber::Membership, 0);
-            registrar
-                .send(host, SignalNumber::ApiAdmissionRequest, |writer| cold::write(writer, &request))
-                .expect("a membership may send this");
-        };
+        let mut registrar = registrar(&[(2, 2), (3, 2)], |view| view);
         ask(&mut registrar, 1, true, &[]);
-        for node in 1..=3 {
-            let body = ApiSessionConfirm { api: 150, incarnation: 1, stage: SessionStage::Admitted };
-            let host = Address::new(NodeId(node), BlockNumber::Membership, 0);
-            registrar
-                .send(host, SignalNumber::ApiSessionConfirm, |writer| cold::write(writer, &body))
-                .expect("a membership may send this");
-        }
+        confirm(&mut registrar, SessionStage::Admitted);
         let start = if has_lost_present_start { 2 } else { 1 };
         ask(&mut registrar, 2, false, &[(2, 1), (3, 1)]);
         ask(&mut registrar, 3, false, &[(2, start), (3, 1)]);
-        let phase = registrar.block().api_nodes().next().map(|(_, _, phase)| phase);
         let expected = if has_lost_present_start { Phase::Disconnecting } else { Phase::Connected };
-        assert_eq!(phase, Some(expected));
+        assert_eq!(phase(&registrar), Some(expected));
+    }
+}
+
+/// A data node has ended in order, and a session that was connected to it greets another one before the registrar has
+/// the view without it. The other connections of the session stay as they are.
+#[test]
+fn who_has_lost_a_data_node_that_has_left_is_not_closed() {
+    for is_cut_off_only in [false, true] {
+        let mut registrar = registrar(&[(2, 1), (3, 1)], |view| view.with_leaving(NodeId(2)));
+        ask(&mut registrar, 1, true, &[]);
+        confirm(&mut registrar, SessionStage::Admitted);
+        ask(&mut registrar, 2, false, &[]);
+        assert_eq!(admitted_at(&mut registrar), [2]);
+        ask(&mut registrar, 3, false, &[(2, 1)]);
+        assert_eq!((phase(&registrar), admitted_at(&mut registrar)), (Some(Phase::Connected), vec![]));
+        if is_cut_off_only {
+            let body = ApiNodeBody::new(NodeId(150), Incarnation(1));
+            registrar
+                .send(host(2), SignalNumber::ApiConnectionsClosedReport, |writer| {
+                    writer.put(&body);
+                })
+                .expect("a membership may send this");
+            assert_eq!(phase(&registrar), Some(Phase::Closing), "it is there still");
+            confirm(&mut registrar, SessionStage::Closed);
+            confirm(&mut registrar, SessionStage::Admitted);
+            assert_eq!((phase(&registrar), admitted_at(&mut registrar)), (Some(Phase::Connected), vec![3]));
+        } else {
+            registrar.lose_node(NodeId(2));
+            assert_eq!((phase(&registrar), admitted_at(&mut registrar)), (Some(Phase::Connected), vec![3]));
+        }
     }
 }
