@@ -17,6 +17,6 @@ pub use blocks::Blocks;
 pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
 pub use settings::{DiskSettings, NodeSettings, ThreadHosting};
 pub use vinga_coordinator::OPERATIONS_TOGETHER;
-pub use vinga_datamanager::{BACKUP_PIECE, COPY_PIECE, CopyProgress, ENDING_SLICE};
+pub use vinga_datamanager::{BACKUP_PIECE, COPY_PIECE, ENDING_SLICE};
 pub use vinga_lifecycle::Disk as StartFrom;
 pub use vinga_redo::{CheckpointSettings, SpeedLimits};

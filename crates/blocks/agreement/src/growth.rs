@@ -173,7 +173,9 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
             view.leave_outs().contains(&partition).then(|| view.with_left_out(partition))
         }
         WantedChange::Stay(node, incarnation) => {
-            is_at(node, incarnation, MemberState::Leaving).then(|| view.with_staying(node))
+            let is_whole = is_at(node, incarnation, MemberState::Leaving);
+            let is_needed = is_at(node, incarnation, MemberState::LeftOut) && view.is_needed(node);
+            (is_whole || is_needed).then(|| view.with_staying(node))
         }
         WantedChange::Reorganize(reorganizes) => {
             (reorganizes != view.reorganizes()).then(|| view.with_reorganizing(reorganizes))
@@ -601,7 +603,7 @@ mod tests {
         assert!(!moved.has_begun_to_leave() && !leaving.leaves_out_in(&moved));
         let partly = moved.with_left_out(PartitionId(0));
         assert!(partly.has_begun_to_leave() && moved.leaves_out_in(&partly));
-        assert!(!fits(&partly, WantedChange::Stay(NodeId(2), start)), "it lacks changes");
+        assert!(!fits(&partly, WantedChange::Stay(NodeId(2), start)), "nobody needs it");
         assert_eq!(partly.lack_of(|node| node != NodeId(1)), Some(vinga_wire::view::Lack::NodeGroup(0)));
         let left = partly.with_left_out(PartitionId(2));
         assert!(left.has_given_up_all(NodeId(2)) && !partly.has_given_up_all(NodeId(2)));

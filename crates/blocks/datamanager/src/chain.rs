@@ -130,6 +130,7 @@ impl DataManager {
         mut rest: &[u8],
         sent_in: ViewNumber,
     ) -> Option<()> {
+        self.take_over_before(cx, head.count.get(), rest);
         let is_last = head.flags.get() & PREPARE_LAST != 0 && Self::is_of_this_view(cx, sent_in);
         if is_last && head.chain.next(self.settings.node).is_none() {
             let mut bytes = rest;

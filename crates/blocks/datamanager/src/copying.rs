@@ -11,21 +11,26 @@
 //! - The copy stands behind all other replicas in the chain, and what the source sends to it goes along the chain, as
 //!   changes do. So all that it is sent of a row comes on one way, in the order in which it was sent.
 //!
+//! Copying is work that nobody waits for: both ends do it in slices, small ones while requests come a few at a time, so
+//! that these wait for no more than a slice. So what arrives at the target waits there for its turn, while changes
+//! of other rows, which come behind it on the same way, are made at once. Before a change of a row that is among what
+//! waits, that is taken over: so the order of what a row is sent stays as it is.
+//!
 //! When all rows were sent, and none is awaited, the copy has all that is committed, and all that is open. Then it
 //! gets the markers. Orders to drop one of these may have come to it before; so the source passes them on.
 
 mod source;
 mod target;
+mod waiting;
 
+pub use source::COPY_PIECE;
 pub(crate) use source::CopySource;
-pub use source::{COPY_PIECE, CopyProgress};
 
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
+use alloc::collections::{BTreeSet, VecDeque};
 use vinga_base::{Amount, Incarnation, NodeId, TransactionId, ViewNumber};
-use vinga_kernel::Tick;
+use vinga_kernel::{Context, Tick};
 use vinga_wire::commit::Chain;
-use vinga_wire::copying::CopyRowsHead;
+use waiting::WaitingBatch;
 
 /// What a data manager has to do with copies.
 #[derive(Default)]
@@ -41,9 +46,9 @@ pub(crate) struct Copying {
     pub complete: Option<ViewNumber>,
     /// Markers that copies to this node have brought.
     pub markers: BroughtMarkers,
-    /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as
-    /// they are not confirmed before they are taken over.
-    pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
+    /// Batches of rows that have come and were not taken over so far, those of a table in the order in which they came.
+    /// There are not many, as they are not confirmed before.
+    pub waiting: VecDeque<WaitingBatch>,
     /// What has come of the newest copy to this node.
     pub received: Received,
 }
@@ -76,4 +81,14 @@ pub(crate) struct BroughtMarkers {
     /// dropped; the order to drop it here may have come before the marker, and what was passed on of it is lost if a
     /// replica on the way is.
     pub stale: BTreeSet<TransactionId>,
+}
+
+/// How many rows may be copied in this turn, at either end: as many as a slice may do, or `brief` ones while requests
+/// come a few at a time, and then by one data manager of the thread only. With 0 it goes on in a later turn.
+fn copy_units(cx: &mut Context<'_>, brief: u32) -> u32 {
+    match cx.background_units() {
+        0 => 0,
+        _ if cx.is_brief() => brief,
+        units => units,
+    }
 }

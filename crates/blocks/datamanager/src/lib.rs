@@ -83,7 +83,7 @@ mod waiting;
 
 pub use apply::{RowEvent, RowListener, Rows};
 pub use checkpoint::CheckpointStatistics;
-pub use copying::{COPY_PIECE, CopyProgress};
+pub use copying::COPY_PIECE;
 pub use ending::ENDING_SLICE;
 pub use versions::RowPlace;
 
@@ -534,7 +534,6 @@ impl Block for DataManager {
         self.take_over_partitions(cx);
         self.update_copy(cx);
         self.follow_primary(cx);
-        self.take_over_waiting(cx);
     }
 
     /// Long work is looked for in every turn: what is not under way costs one comparison, and no call.
@@ -554,14 +553,24 @@ impl Block for DataManager {
         let given_up = !self.placement.given_up.is_empty() && self.release_slice(cx);
         let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
         let indexes = !self.schema.index_work.is_empty() && self.index_work_slice(cx);
-        self.take_over_waiting(cx);
+        // Rows may have waited for an index.
+        let copied = !self.copying.waiting.is_empty() && self.take_over_slice(cx);
         self.give_up_if_drained(cx);
         if self.builds_for_start() {
             self.note_built(cx);
         } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        endings || checkpoint || backup || copy || scans || removals || given_up || statistics || indexes
+        endings
+            || checkpoint
+            || backup
+            || copy
+            || copied
+            || scans
+            || removals
+            || given_up
+            || statistics
+            || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

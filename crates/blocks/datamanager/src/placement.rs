@@ -80,8 +80,9 @@ impl DataManager {
             // Before its first view a node knows itself alone, and seems to hold everything.
             let has_been_member = view.has_since(own, change.old.number());
             let held = core::mem::take(&mut self.placement.holds) && has_been_member;
-            self.placement.is_left_out |= held && !view.is_leaving(own);
-            if self.placement.is_left_out {
+            self.placement.is_left_out |= held;
+            // Of one that is to stop the president asks. If it stays after all, that is another view.
+            if self.placement.is_left_out && !view.is_leaving(own) {
                 self.begin_to_drain(cx);
             }
             return;

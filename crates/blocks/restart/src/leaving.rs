@@ -6,9 +6,9 @@
 //!                  leaves        each             view each
 //! ```
 //! Its own block asks the president's (`LeaveRequest`), in each view until it leaves or is refused. Where it stands is
-//! in the view, so the next president goes on with it. As long as it is in all its partitions it may stay after all,
-//! and does if the others can't do without it any more; later it can only stop. Nobody joins meanwhile, and from the
-//! moment in which it is left out of a partition until it has stopped no schema is changed: its rows are old then.
+//! in the view, so the next president goes on with it. It stays after all if the others can't do without it any more;
+//! what it was left out of it is sent again then. Nobody joins meanwhile, and from the moment in which it is left out
+//! of a partition until it has stopped no schema is changed: its rows are old then.
 
 use crate::Restart;
 use alloc::collections::BTreeSet;
@@ -121,11 +121,7 @@ impl Restart {
     /// What is to be done at once about those that leave, or want to; returns whether agreement was asked for a change.
     pub(crate) fn lead_leaving(&mut self, cx: &mut Context<'_>) -> bool {
         let view = cx.shared_view();
-        let needed = view.leaving().find(|member| {
-            let mut own = view.held_by(member.node);
-            member.state == MemberState::Leaving
-                && own.any(|one| one.chain.nodes().all(|node| view.is_leaving(node)))
-        });
+        let needed = view.leaving().find(|member| view.is_needed(member.node));
         if let Some(member) = needed {
             cx.mark("data node that was to stop stays as the others need it");
             let (node, incarnation) = member.identity();

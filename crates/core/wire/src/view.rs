@@ -321,6 +321,12 @@ impl ClusterView {
         self.is_leaving(node) && self.held_by(node).next().is_none()
     }
 
+    /// Whether a member that is to stop can't: of some partition nobody else has the rows but others that are to stop.
+    pub fn is_needed(&self, node: NodeId) -> bool {
+        let has_others = |one: &Partition| one.chain.nodes().any(|other| !self.is_leaving(other));
+        self.is_leaving(node) && !self.held_by(node).all(has_others)
+    }
+
     /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be
     /// left out of. No schema is changed before it has stopped.
     pub fn has_begun_to_leave(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::joining::with_third_index;
 use crate::support::{Cluster, Op, Received, Setup, committed, dm, open, row, strict, tc};
-use vinga_base::NodeId;
+use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START};
@@ -238,6 +238,93 @@ fn who_is_sent_a_partition_leaves_when_it_has_it() {
 #[should_panic(expected = "no transaction is rolled back")]
 fn a_data_node_that_leaves_while_it_is_sent_a_partition_is_noticed() {
     who_is_sent_a_partition_is_asked_to_stop(Some(InjectedBug::LeftWhilePlaced));
+}
+
+/// Goes on until a view is so, which is not long from now.
+fn until(c: &mut Cluster, what: &str, is_so: impl Fn(&Cluster) -> bool) {
+    for _ in 0..2000 {
+        if is_so(c) {
+            return;
+        }
+        millis(c, 1);
+    }
+    panic!("{what}: {:?}", c.view);
+}
+
+/// A transaction that has locked a row.
+fn reader(c: &mut Cluster, by: u8, key: u64) -> TransactionId {
+    let id = c.begin();
+    c.batch_at(tc(by), id, FLAG_START, 1, 0, &strict(&[Op::Read(OperationKind::ReadShared, key)]));
+    millis(c, 20);
+    assert_eq!(c.received().last(), Some(&open(1)));
+    id
+}
+
+/// A key of the partition that moves, or of another one.
+fn key(c: &Cluster, moves: bool) -> u64 {
+    (1..20).find(|&key| (c.owner_of(key).instance() == 1) == moves).expect("each has some")
+}
+
+/// It was left out of the partition that moves, whose data manager asks its coordinators then. It holds another one
+/// still: so transactions begin there, also if it does not stop after all.
+#[test]
+fn one_that_was_left_out_of_what_moves_is_to_stop() {
+    let mut c = grown();
+    let waits = [(tc(2), dm(1, 1)), (tc(1), dm(2, 1))];
+    waits.iter().for_each(|&(from, to)| c.hold(from, to));
+    let key = key(&c, false);
+    reader(&mut c, 4, key);
+    c.reorganize(true);
+    until(&mut c, "a partition has moved", |c| c.shares() == [1, 1] && c.view.moving().is_none());
+    c.ask_to_leave(2, 60_000);
+    millis(&mut c, 300);
+    assert_eq!(c.state_of(2), Some(MemberState::Leaving), "the reader is in the way");
+    c.received();
+    let reads = [Op::Read(OperationKind::ReadShared, key)];
+    assert_eq!(c.at_once_by(tc(2), &reads).last(), Some(&committed(1)));
+    waits.iter().for_each(|&(from, to)| c.release(from, to));
+    c.die(1);
+    until(&mut c, "it stays", |c| c.state_of(2) == Some(MemberState::Started));
+    c.received();
+    assert_eq!(c.at_once_by(tc(2), &reads).last(), Some(&committed(1)));
+    c.join(1);
+    c.connect_api(1);
+    millis(&mut c, 35_000);
+    c.forget_all_outcomes();
+    goes_on(c);
+}
+
+/// It was left out of one partition, and then the only other one is lost that has the rows of the partition that moves:
+/// it stays, and is sent again what it was left out of.
+#[test]
+fn one_that_was_left_out_is_needed() {
+    let mut c = grown();
+    let key = key(&c, true);
+    let id = reader(&mut c, 1, key);
+    c.reorganize(true);
+    let has = |c: &Cluster| c.view.moving().map_or(0, |(_, partition)| partition.chain.length());
+    until(&mut c, "one of the next node group has it", |c| has(c) == 3);
+    let next =
+        [3, 4].into_iter().find(|&node| c.view.held_by(NodeId(node)).count() == 1).expect("one has it");
+    c.die(7 - next);
+    c.batch_at(tc(1), id, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(key, 0)]));
+    until(&mut c, "the other one of that is missing", |c| has(c) == 2);
+    let leaver =
+        [1, 2].into_iter().find(|&node| c.view.held_by(NodeId(node)).count() == 2).expect("one has both");
+    reader(&mut c, 3 - leaver, key);
+    c.ask_to_leave(leaver, 60_000);
+    until(&mut c, "it is left out", |c| c.state_of(leaver) == Some(MemberState::LeftOut));
+    c.die(next);
+    until(&mut c, "it stays", |c| c.state_of(leaver) == Some(MemberState::Started));
+    for node in [3, 4] {
+        c.join(node);
+        c.connect_api(node);
+    }
+    millis(&mut c, 70_000);
+    assert!(c.view.partitions().iter().all(|one| one.chain.length() == 2), "{:?}", c.view);
+    assert!(c.view.moving().is_none());
+    c.forget_all_outcomes();
+    goes_on(c);
 }
 
 /// Data nodes of a node group wait for the one before it. They are members when it is there, and get their share.

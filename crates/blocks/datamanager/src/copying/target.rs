@@ -5,7 +5,7 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
-use super::{BroughtMarkers, Received};
+use super::{BroughtMarkers, Received, WaitingBatch};
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::index_keys::Places;
@@ -49,15 +49,19 @@ impl DataManager {
     }
 
     /// The view has changed: with other replicas the copy to this node begins anew.
-    pub(crate) fn note_replicas(&mut self, cx: &Context<'_>) {
+    pub(crate) fn note_replicas(&mut self, cx: &mut Context<'_>) {
         let partition = cx.view().owned_by(self.owner);
-        let replicas = partition.replicas();
+        let (replicas, is_copied) = (partition.replicas(), !partition.copying.is_empty());
         if replicas != self.copying.replicas.0 {
             self.copying.replicas = (replicas, cx.view().number());
             self.copying.complete = None;
+            if self.is_copied_to(cx) {
+                // Changes of these rows may be on their way.
+                self.take_over_waiting(cx);
+            }
             self.copying.waiting.clear();
         }
-        if partition.copying.is_empty() {
+        if !is_copied {
             self.copying.complete = None;
             self.copying.markers = BroughtMarkers::default();
         }
@@ -99,49 +103,32 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
-        if self.waits_for_index(head.table.get()) {
-            cx.mark("copied rows wait for an index that is built");
-            self.copying.waiting.push((*head, rest.to_vec()));
-            return Some(());
-        }
-        self.take_over_rows(cx, head, rest)
+        self.copying.waiting.push_back(WaitingBatch::new(head, rest));
+        Some(())
     }
 
-    /// Whether rows of a table can't be taken over at the moment, or others before them have not been.
-    fn waits_for_index(&self, table: u32) -> bool {
-        self.schema.index_work.is_building(table)
-            || self.copying.waiting.iter().any(|(head, _)| head.table.get() == table)
-    }
-
-    /// Takes over the rows that have waited for indexes which are not built any more.
-    pub(crate) fn take_over_waiting(&mut self, cx: &mut Context<'_>) {
-        if self.copying.waiting.is_empty() {
-            return;
-        }
-        for (head, rows) in core::mem::take(&mut self.copying.waiting) {
-            if self.schema.index_work.is_building(head.table.get()) {
-                self.copying.waiting.push((head, rows));
-            } else if self.take_over_rows(cx, &head, &rows).is_none() {
-                let why = format_args!("copied rows can't be read");
-                return cx.stop_node_for(ErrorCode::MalformedSignal as u16, why);
-            }
-        }
-        self.report_copied(cx);
-    }
-
-    fn take_over_rows(&mut self, cx: &mut Context<'_>, head: &CopyRowsHead, mut rest: &[u8]) -> Option<()> {
+    /// Takes over the next rows of a batch, as many as the units are enough for; says whether these were the last.
+    pub(super) fn take_over_rows(
+        &mut self,
+        cx: &mut Context<'_>,
+        batch: &mut WaitingBatch,
+        units: &mut u32,
+    ) -> Option<bool> {
+        let head = batch.head;
         let id = head.table.get();
         let Ok(table) = self.store.tables.get_forwarded(id, head.birth.get()) else {
             // It goes here, or is not there yet: then it has no rows.
             cx.mark("copied rows of a table that is not there");
             self.confirm_copied(cx, head.batch);
-            return Some(());
+            return Some(true);
         };
         let (partition, fragment) = table.fragments().next()?;
         let place = |row| RowPlace { table: id, partition, row };
-        let mut rows = Vec::with_capacity(head.count.get().into());
-        let (mut next, mut bytes) = (head.first.get(), 0);
-        for _ in 0..head.count.get() {
+        let count = u32::from(batch.left).min(*units);
+        let mut rest = &batch.rows[batch.offset..];
+        let mut rows = Vec::with_capacity(count as usize);
+        let (mut next, mut bytes) = (batch.next, 0);
+        for _ in 0..count {
             let (item, image) = CopiedRow::take(&mut rest)?;
             let row = item.row.get();
             if row < next || row >= head.end.get() {
@@ -155,7 +142,8 @@ impl DataManager {
             next = row + 1;
             bytes += image.len() as u64;
         }
-        next = head.first.get();
+        let offset = batch.rows.len() - rest.len();
+        next = batch.next;
         for row in &rows {
             self.free_rows(cx, place(RowId(next)), row.row.0);
             if let Err(code) = self.take_over_row(cx, place(row.row), row) {
@@ -167,14 +155,20 @@ impl DataManager {
                      {left} bytes of this partition's rows are still to come"
                 );
                 cx.stop_node_for(code as u16, why);
-                return Some(());
+                return Some(true);
             }
             next = row.row.0 + 1;
         }
+        drop(rows);
+        *units -= count;
+        batch.took(count, bytes, offset, next);
+        if batch.left > 0 {
+            return Some(false);
+        }
         self.free_rows(cx, place(RowId(next)), head.end.get());
-        self.note_received(cx, head, bytes);
+        self.note_received(cx, &head, batch.bytes);
         self.confirm_copied(cx, head.batch);
-        Some(())
+        Some(true)
     }
 
     /// A batch has been taken over: counts it, and reports that now and then.

@@ -8,7 +8,7 @@
 //! it. How partitions move to other node groups: `placement`.
 
 use super::{ClusterView, Member, MemberState, Succession};
-use crate::commit::{CHAIN_MAX, Chain};
+use crate::commit::Chain;
 use vinga_base::{NodeId, PartitionId};
 
 impl ClusterView {
@@ -95,10 +95,10 @@ impl ClusterView {
     pub fn with_copying(&self, node: NodeId) -> Self {
         let mut next = self.next();
         let group = next.come_to(node, MemberState::Starting, MemberState::Copying);
-        for partition in next.partitions.iter_mut().filter(|partition| partition.group == group) {
-            // One that has come here and is not gone from where it was may have as many replicas as a chain can have.
-            // It gets this one when it has (`placement`).
-            if partition.replicas().length() < CHAIN_MAX {
+        for (partition, before) in next.partitions.iter_mut().zip(&self.partitions) {
+            // One that moves here, and has not gone from where it was, it gets when it has started, and has room for it
+            // (`placement`).
+            if partition.group == group && !self.moves(before) {
                 partition.copying = partition.copying.with(node);
             }
         }
@@ -158,11 +158,13 @@ impl ClusterView {
         next
     }
 
-    /// The next view, in which a member does not stop after all: it was left out of no partition yet.
+    /// The next view, in which a member that is to stop does not after all. What it was left out of it is sent again as
+    /// any replica that is missing ([`next_placement`](Self::next_placement)).
     #[must_use]
     pub fn with_staying(&self, node: NodeId) -> Self {
         let mut next = self.next();
-        next.come_to(node, MemberState::Leaving, MemberState::Started);
+        let state = self.member(node).map_or(MemberState::Leaving, |member| member.state);
+        next.come_to(node, state, MemberState::Started);
         next
     }
 

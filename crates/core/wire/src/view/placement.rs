@@ -82,8 +82,12 @@ impl ClusterView {
 
     /// The partition that is moving to another node group, if there is one.
     pub fn moving(&self) -> Option<(PartitionId, &Partition)> {
-        let moves = |one: &Partition| one.chain.nodes().any(|node| self.is_displaced(one, node));
-        self.numbered().find(|(_, partition)| moves(partition))
+        self.numbered().find(|(_, partition)| self.moves(partition))
+    }
+
+    /// Whether a partition has replicas that are displaced.
+    pub(super) fn moves(&self, partition: &Partition) -> bool {
+        partition.chain.nodes().any(|node| self.is_displaced(partition, node))
     }
 
     /// Whether a node answers reads of committed rows of a partition, for those who ask a backup, too. One that is to
@@ -152,7 +156,13 @@ impl ClusterView {
         let missing = |(number, one): (PartitionId, &Partition)| {
             let replicas = one.chain.length();
             let has_room = replicas < CHAIN_MAX && replicas <= usize::from(self.replicas);
-            let node = self.places(one).find(|&node| !one.chain.contains(node)).filter(|_| has_room)?;
+            // Whoever is sent rows stops if more are written meanwhile than it has room for. Nothing is to be lost by
+            // that for a partition that has its replicas and only moves.
+            let has_all = replicas >= usize::from(self.replicas);
+            let is_dispensable = |node: NodeId| self.lack_of(|other| other != node).is_none();
+            let may_be_sent =
+                |&node: &NodeId| !one.chain.contains(node) && (!has_all || is_dispensable(node));
+            let node = self.places(one).find(may_be_sent).filter(|_| has_room)?;
             Some(Placement::Copy(number, node))
         };
         if let Some(copy) = self.numbered().find_map(missing) {
@@ -388,6 +398,49 @@ mod tests {
             }
         }
         assert_eq!((refused, shares(&view)), (4, vec![2, 2]));
+    }
+
+    /// It is asked for room first, as any other that a partition moves to.
+    #[test]
+    fn who_comes_back_is_not_sent_what_moves() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let (view, _) = reorganize(come(come(first, 3, 1), 4, 1).with_reorganizing(true));
+        let (mut view, own) = (come(come(view, 5, 2), 6, 2), [PartitionId(2), PartitionId(3)]);
+        let moves = PartitionId(1);
+        view = view.with_placement(Placement::Assign(moves, 1));
+        assert_eq!(view.next_placement(), Some(Placement::Copy(moves, NodeId(3))));
+        let returns = view.without(&[NodeId(3)]);
+        assert_eq!(returns.next_placement(), None, "node 4 is the last of its node group");
+        let returns = returns.with_joined(member(3, 1)).with_copying(NodeId(3));
+        let sent = returns.numbered().filter(|(_, one)| one.copying.contains(NodeId(3)));
+        assert_eq!(sent.map(|(number, _)| number).collect::<Vec<_>>(), own);
+        let returns = returns.with_started(NodeId(3));
+        assert_eq!(returns.next_placement(), Some(Placement::Copy(moves, NodeId(4))));
+        let back = view.without(&[NodeId(1), NodeId(3)]);
+        assert_eq!(back.next_placement(), Some(Placement::Copy(moves, NodeId(4))), "it lacks a replica");
+    }
+
+    /// It was left out of one partition, and has the last replica of another one.
+    #[test]
+    fn who_is_needed_does_not_stop_and_gets_back_what_it_was_left_out_of() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]);
+        let view = come(come(first, 3, 1), 4, 1).with_placement(Placement::Assign(PartitionId(3), 1));
+        let view = view.with_placement(Placement::Copy(PartitionId(3), NodeId(3)));
+        let view = view.with_copied(PartitionId(3), NodeId(3));
+        let view = view.with_left_out(PartitionId(3)).with_primary(PartitionId(3), NodeId(3));
+        let left = view.partition(PartitionId(3)).chain.nodes().last().unwrap();
+        let mut leaving = view.with_leaving(left);
+        while let Some(&(partition, node)) = leaving.hand_overs().first() {
+            leaving = leaving.with_primary(partition, node);
+        }
+        let partly = leaving.with_left_out(PartitionId(0));
+        assert!(partly.can_only_stop(left) && !partly.is_needed(left));
+        let needed = partly.without(&[NodeId(3)]);
+        assert!(needed.is_needed(left) && needed.next_placement().is_none());
+        let stays = needed.with_staying(left);
+        assert!(stays.leaving().next().is_none());
+        let (after, _) = reorganize(come(stays, 3, 1));
+        assert!(after.partitions().iter().all(|one| one.chain.length() == 2), "{after:?}");
     }
 
     #[test]
