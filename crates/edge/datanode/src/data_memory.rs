@@ -50,7 +50,11 @@ impl DataMemory {
         if let Err(why) = locked {
             log::warn!(target: "memory", "LockPagesInMemory: {why}");
         }
-        Ok(DataMemory { region: Arc::new(region), supply: SharedPages::new(pages, beyond) })
+        let (region, supply) = (Arc::new(region), SharedPages::new(pages, beyond));
+        if lock == 0 {
+            supply.touch_ahead(&region);
+        }
+        Ok(DataMemory { region, supply })
     }
 
     /// The pool of one data manager.

@@ -1,10 +1,13 @@
 //! The memory that holds the rows: one mapping for `DataMemory`, and which of its pages are free.
 //!
-//! The mapping is reserved at the start and its pages are touched when they are used: a node with much memory starts as
-//! fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
+//! The mapping is reserved at the start and its pages are touched when they are used, or shortly before (`ahead`): a node
+//! with much memory starts as fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
 //! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`). The pages
 //! beyond `DataMemory`, which only a restart uses, are neither touched nor locked.
 
+mod ahead;
+
+use ahead::Ahead;
 use rustix::mm::{
     Advice, MapFlags, MlockAllFlags, ProtFlags, madvise, mlock, mlockall, mmap_anonymous, munmap,
 };
@@ -56,7 +59,7 @@ impl MappedRegion {
         let region =
             MappedRegion { mapping, mapping_bytes, base: mapping.cast::<u8>().wrapping_add(offset), pages };
         // If the kernel has no huge pages, small ones are used.
-        let _ = region.advise(pages, Advice::LinuxHugepage);
+        let _ = region.advise(0, pages, Advice::LinuxHugepage);
         Ok(region)
     }
 
@@ -65,7 +68,12 @@ impl MappedRegion {
     /// # Errors
     /// There is not so much memory.
     pub fn touch(&self, pages: u32) -> io::Result<()> {
-        Ok(self.advise(pages, Advice::LinuxPopulateWrite)?)
+        self.touch_range(0, pages)
+    }
+
+    /// The same for the pages from `first` on and before `end`.
+    fn touch_range(&self, first: u32, end: u32) -> io::Result<()> {
+        Ok(self.advise(first, end, Advice::LinuxPopulateWrite)?)
     }
 
     /// Keeps the first `pages` pages in memory from now on, which also touches them.
@@ -84,9 +92,11 @@ impl MappedRegion {
         pages as usize * PAGE_BYTES
     }
 
-    fn advise(&self, pages: u32, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: both kinds of advice that are given here leave content and validity of the mapping as they are.
-        unsafe { madvise(self.base.cast(), self.bytes_of(pages), advice) }
+    fn advise(&self, first: u32, end: u32, advice: Advice) -> rustix::io::Result<()> {
+        let (from, to) = (self.bytes_of(first), self.bytes_of(end));
+        // SAFETY: both kinds of advice that are given here leave content and validity of the mapping as they are, and
+        // the range is within it.
+        unsafe { madvise(self.base.add(from).cast(), to - from, advice) }
     }
 }
 
@@ -149,15 +159,30 @@ pub fn raise_to_hard_limit(resource: Resource) -> Option<u64> {
 
 /// The free pages of a node, shared by its data managers behind a lock: a page is taken once in some hundred inserts.
 #[derive(Clone)]
-pub struct SharedPages(Arc<Mutex<FreePages>>);
+pub struct SharedPages(Arc<Mutex<Supply>>);
+
+struct Supply {
+    pages: FreePages,
+    ahead: Option<Ahead>,
+}
 
 impl SharedPages {
     /// All `pages` pages are free, and so many beyond them, for restarts.
     pub fn new(pages: u32, beyond: u32) -> Self {
-        SharedPages(Arc::new(Mutex::new(FreePages::beyond(pages, beyond))))
+        let pages = FreePages::beyond(pages, beyond);
+        SharedPages(Arc::new(Mutex::new(Supply { pages, ahead: None })))
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut FreePages) -> R) -> R {
+    /// Has a thread touch the pages of `DataMemory` in this region shortly before they are used. If the system has no
+    /// thread left, whoever uses them does.
+    pub fn touch_ahead(&self, region: &Arc<MappedRegion>) {
+        self.with(|supply| match Ahead::start(region.clone(), supply.pages.all()) {
+            Ok(ahead) => supply.ahead = Some(ahead),
+            Err(why) => log::warn!(target: "memory", "memory is not touched before it is used: {why}"),
+        });
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Supply) -> R) -> R {
         // A holder that panicked has stopped the node; its unfinished change does not matter to tests that continue.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -165,15 +190,21 @@ impl SharedPages {
 
 impl PageSupply for SharedPages {
     fn take(&self, purpose: Purpose) -> Option<PageNumber> {
-        self.with(|pages| pages.take(purpose))
+        self.with(|Supply { pages, ahead }| {
+            let page = pages.take(purpose)?;
+            if let Some(ahead) = ahead {
+                ahead.note(page.0);
+            }
+            Some(page)
+        })
     }
 
     fn give_back(&self, page: PageNumber) {
-        self.with(|pages| pages.give_back(page));
+        self.with(|supply| supply.pages.give_back(page));
     }
 
     fn usage(&self) -> (u32, u32) {
-        self.with(|pages| (pages.used(), pages.all()))
+        self.with(|supply| (supply.pages.used(), supply.pages.all()))
     }
 }
 
@@ -208,7 +239,7 @@ mod tests {
     }
 
     /// How many of the region's 4 KiB pages are backed by memory.
-    fn present(region: &MappedRegion) -> usize {
+    pub(super) fn present(region: &MappedRegion) -> usize {
         let mut present = vec![0u8; region.bytes_of(region.pages) / 4096];
         // SAFETY: the range is mapped, and the vector has a byte for each of its 4096 bytes.
         let result = unsafe {
