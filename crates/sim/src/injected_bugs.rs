@@ -3,6 +3,7 @@
 //! Each [`InjectedBug`] breaks one rule; seeds are run until one notices. That works only in builds with the feature
 //! `injected-bugs`; in others the blocks keep all rules.
 
+use crate::profile::{Fault, Profile};
 use crate::run::{Options, run_seed};
 use std::fmt;
 pub use vinga_kernel::InjectedBug;
@@ -89,6 +90,26 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::FenceGivenTooEarly,
 ];
 
+/// Rules of data nodes that come back, stop, or are added: these do so with [`Options::returning_nodes`] only, so they
+/// are hunted with it.
+pub const OF_RETURNING_NODES: &[InjectedBug] = &[
+    InjectedBug::NewcomerStartsEarly,
+    InjectedBug::PrimaryMovedWithLocks,
+    InjectedBug::PrimaryMovedUnflushed,
+    InjectedBug::LeaverNotDrained,
+    InjectedBug::LeavingForgottenInSplit,
+    InjectedBug::LeftWhilePlaced,
+    InjectedBug::CopyGetsAllChanges,
+    InjectedBug::CopyForgetsOpenRows,
+    InjectedBug::CopyKeepsOldRows,
+    InjectedBug::CopyForgetsMarkers,
+    InjectedBug::LastReplicaForgetsCopy,
+    InjectedBug::AbortForgetsCopy,
+    InjectedBug::GrowthCountsEarly,
+    InjectedBug::GrowthForgottenInSplit,
+    InjectedBug::GrowthForgottenInLease,
+];
+
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -110,10 +131,14 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
+/// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices. Seeds in which no data node
+/// comes back can't notice a rule of data nodes that do: they count, and are not run.
 pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
-    let options = Options { bug: Some(bug), ..Options::default() };
-    let noticed = (from..=u64::MAX).zip(1..=seeds_max).find_map(|(seed, count)| {
+    let returning_nodes = OF_RETURNING_NODES.contains(&bug);
+    let options = Options { bug: Some(bug), returning_nodes, ..Options::default() };
+    let is_meant = |seed| !returning_nodes || Profile::of(seed, &options.without).faults.contains(&Fault::ReturnNode);
+    let seeds = (from..=u64::MAX).zip(1..=seeds_max).filter(|(seed, _)| is_meant(*seed));
+    let noticed = seeds.into_iter().find_map(|(seed, count)| {
         let report = run_seed(seed, &options);
         report.violation.map(|what| (count, what))
     });
