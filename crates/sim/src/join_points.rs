@@ -19,7 +19,7 @@ use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Frame, SignalNumber};
 
 /// How much later a thread learns of a copy, at most.
-const LATE_MAX: Time = 40_000;
+const LATE_MAX: Time = 80_000;
 
 /// How long a data node still lives behind such a moment, at most.
 const LIFE_MAX: Time = 5_000;
@@ -73,7 +73,7 @@ impl World {
                     self.have_one_follow(to, LIFE_MAX);
                 }
             }
-            SignalNumber::CopyConfirm if self.join_points.random.u8(..6) == 0 => {
+            SignalNumber::CopyConfirm if self.join_points.random.u8(..3) == 0 => {
                 let span = self.draw_span();
                 self.hold(vec![way], span);
             }

@@ -276,7 +276,7 @@ fn ending_slice(seed: u64) -> u32 {
 /// pieces for as long as some transactions.
 fn copy_piece(seed: u64) -> usize {
     let mut random = Rng::with_seed(seed.wrapping_mul(167));
-    if random.u8(..3) > 0 { random.usize(1..=200) } else { vinga_node::COPY_PIECE }
+    if random.u8(..3) > 0 { random.usize(1..=80) } else { vinga_node::COPY_PIECE }
 }
 
 /// The shape of a large cluster, by numbers of its own: few seeds have one, since it takes several times longer.
