@@ -41,8 +41,8 @@ impl JoinPoints {
 }
 
 impl Profile {
-    /// The times of a run with such moments: data nodes that come back have the time to start, mostly, and there is load
-    /// until then.
+    /// The times of a run with such moments: data nodes that come back have the time to start, mostly, and there is
+    /// load until then.
     pub fn with_join_points(self, seed: u64) -> Self {
         if !self.faults.contains(&Fault::JoinPoint) {
             return self;
@@ -101,15 +101,18 @@ impl World {
             partitions.filter(|partition| !partition.copying.is_empty()).count()
         };
         let begins = self.has_join_points() && copied(&change.new) > copied(&change.old);
-        if begins && self.join_points.random.u8(..4) == 0 { self.join_points.random.u64(..LATE_MAX) } else { 0 }
+        if begins && self.join_points.random.u8(..4) == 0 {
+            self.join_points.random.u64(..LATE_MAX)
+        } else {
+            0
+        }
     }
 
     /// Another data node of the same node group dies, if the cluster can do without it by then.
     fn have_one_follow(&mut self, node: u8, life_max: Time) {
         let groups = self.node_groups();
-        let is_beside = |other: u8| {
-            other != node && groups[usize::from(other) - 1] == groups[usize::from(node) - 1]
-        };
+        let is_beside =
+            |other: u8| other != node && groups[usize::from(other) - 1] == groups[usize::from(node) - 1];
         let others: Vec<u8> =
             (1..=groups.len() as u8).filter(|&other| is_beside(other) && self.has_started(other)).collect();
         if others.is_empty() {
@@ -132,10 +135,12 @@ impl World {
             return;
         }
         let random = &mut self.join_points.random;
-        let (api, span) = (random.usize(..self.apis.len()), random.u64(1_000..3 * self.profile.heartbeat_interval));
+        let (api, span) =
+            (random.usize(..self.apis.len()), random.u64(1_000..3 * self.profile.heartbeat_interval));
         let is_for_all = random.bool();
         self.join_points.held_until = self.now() + span;
-        let of_both = self.connections.iter().filter(|it| it.link.node == node && (is_for_all || it.api == api));
+        let of_both =
+            self.connections.iter().filter(|it| it.link.node == node && (is_for_all || it.api == api));
         let ways: Vec<PipeId> = of_both.map(|it| it.down).collect();
         self.note(|| format!("answers of data node {node} wait for {span} µs"));
         self.hold(ways, span);
