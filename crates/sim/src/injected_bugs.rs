@@ -32,12 +32,12 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   change the row before that ends.
 /// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
 ///   side: one seed in some hundreds, or thousands.
-/// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must fail between
-///   two signals of a view with a newcomer: `growth.rs` of agreement's tests shows them.
-/// - For `leaving-forgotten-in-split` the others must fail between two signals of a view that leaves a data node out of a
-///   partition, and for `leaver-not-drained` a transaction must have gone to a data node that leaves and still wait for
-///   its answer when that has no partition any more: `leaving.rs` of agreement's tests and `leaving_model.rs` of the data
-///   node's show them.
+/// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must fail
+///   between two signals of a view with a newcomer: `growth.rs` of agreement's tests shows them.
+/// - For `leaving-forgotten-in-split` the others must fail between two signals of a view that leaves a data node out of
+///   a partition, and for `leaver-not-drained` a transaction must have gone to a data node that leaves, and still wait
+///   for its answer when that has no partition any more: `leaving.rs` of agreement's tests and `leaving_model.rs` of
+///   the data node's show them.
 /// - For `copy-keeps-old-rows` a copy must begin anew, and a row go in front of it; for `last-replica-forgets-copy` one
 ///   must stand between two rows that a transaction changes; for `abort-forgets-copy` and `newcomer-starts-early` a
 ///   coordinator must end a transaction, in a view without the copy, behind those who make it; for
