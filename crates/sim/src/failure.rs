@@ -420,7 +420,7 @@ impl World {
             Some(_) => 0,
             None if self.random.bool() => 0,
             None => self.random.u64(..20_000),
-        };
+        } + self.draw_lateness(&change);
         self.threads[id.0].views_planned += 1;
         let at = (at + delay).max(self.threads[id.0].adopts_at);
         self.threads[id.0].adopts_at = at;

@@ -69,11 +69,13 @@ pub enum Fault {
     StopNode,
     /// Node groups are added, and partitions are to move to them.
     AddNodeGroup,
+    /// Something happens at moments of copies to data nodes that come back, and of primaries that move.
+    JoinPoint,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 32] = [
+    pub const ALL: [Fault; 33] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -106,11 +108,16 @@ impl Fault {
         Fault::ReturnNode,
         Fault::StopNode,
         Fault::AddNodeGroup,
+        Fault::JoinPoint,
     ];
 
     /// The kinds that happen to disks.
     pub const OF_DISKS: [Fault; 4] =
         [Fault::SlowDisk, Fault::FailingDisk, Fault::FullDisk, Fault::CorruptSector];
+
+    /// The kinds that happen only if data nodes come back.
+    pub const OF_RETURNING_NODES: [Fault; 4] =
+        [Fault::ReturnNode, Fault::StopNode, Fault::AddNodeGroup, Fault::JoinPoint];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -147,6 +154,7 @@ impl Fault {
             Fault::ReturnNode => "return-node",
             Fault::StopNode => "stop-node",
             Fault::AddNodeGroup => "add-node-group",
+            Fault::JoinPoint => "join-point",
         }
     }
 

@@ -3,6 +3,7 @@
 //! Each [`InjectedBug`] breaks one rule; seeds are run until one notices. That works only in builds with the feature
 //! `injected-bugs`; in others the blocks keep all rules.
 
+use crate::profile::{Fault, Profile};
 use crate::run::{Options, run_seed};
 use std::fmt;
 pub use vinga_kernel::InjectedBug;
@@ -31,11 +32,16 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   change the row before that ends.
 /// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
 ///   side: one seed in some hundreds, or thousands.
-/// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must come back,
-///   which they do with `--returning-nodes` only: `growth.rs` of agreement's tests shows them.
-/// - For `leaver-not-drained` and `leaving-forgotten-in-split` data nodes must leave before they stop, which they do
-///   with `--returning-nodes` only: `leaving_model.rs` of the data node's tests and `leaving.rs` of agreement's show
-///   them.
+/// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must fail
+///   between two signals of a view with a newcomer: `growth.rs` of agreement's tests shows them.
+/// - For `leaving-forgotten-in-split` the others must fail between two signals of a view that leaves a data node out of
+///   a partition, and for `leaver-not-drained` a transaction must have gone to a data node that leaves, and still wait
+///   for its answer when that has no partition any more: `leaving.rs` of agreement's tests and `leaving_model.rs` of
+///   the data node's show them.
+/// - For `copy-keeps-old-rows` a copy must begin anew, and a row go in front of it; for `last-replica-forgets-copy` one
+///   must stand between two rows that a transaction changes; for `abort-forgets-copy` and `newcomer-starts-early` a
+///   coordinator must end a transaction, in a view without the copy, behind those who make it; for
+///   `primary-moved-unflushed` a rollback must be on its way to a backup when the view changes.
 /// - For `left-while-placed` a data node must be asked to stop at the moment in which the rows of a partition are on
 ///   their way to it, which one seed in some thousands does with `--returning-nodes`.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
@@ -49,15 +55,11 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::NewcomerStartsEarly,
-    InjectedBug::PrimaryMovedWithLocks,
     InjectedBug::PrimaryMovedUnflushed,
     InjectedBug::LeaverNotDrained,
     InjectedBug::LeavingForgottenInSplit,
     InjectedBug::LeftWhilePlaced,
-    InjectedBug::CopyGetsAllChanges,
-    InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,
-    InjectedBug::CopyForgetsMarkers,
     InjectedBug::LastReplicaForgetsCopy,
     InjectedBug::AbortForgetsCopy,
     InjectedBug::DeadlockVictimGoesOn,
@@ -89,6 +91,26 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::FenceGivenTooEarly,
 ];
 
+/// Rules of data nodes that come back, stop, or are added: these do so with [`Options::returning_nodes`] only, so they
+/// are hunted with it.
+pub const OF_RETURNING_NODES: &[InjectedBug] = &[
+    InjectedBug::NewcomerStartsEarly,
+    InjectedBug::PrimaryMovedWithLocks,
+    InjectedBug::PrimaryMovedUnflushed,
+    InjectedBug::LeaverNotDrained,
+    InjectedBug::LeavingForgottenInSplit,
+    InjectedBug::LeftWhilePlaced,
+    InjectedBug::CopyGetsAllChanges,
+    InjectedBug::CopyForgetsOpenRows,
+    InjectedBug::CopyKeepsOldRows,
+    InjectedBug::CopyForgetsMarkers,
+    InjectedBug::LastReplicaForgetsCopy,
+    InjectedBug::AbortForgetsCopy,
+    InjectedBug::GrowthCountsEarly,
+    InjectedBug::GrowthForgottenInSplit,
+    InjectedBug::GrowthForgottenInLease,
+];
+
 /// A broken rule, and how it was noticed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -110,10 +132,15 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices.
+/// Breaks one rule and runs seeds from `from` on, at most `seeds_max`, until one notices. Seeds in which no data node
+/// comes back can't notice a rule of data nodes that do: they count, and are not run.
 pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
-    let options = Options { bug: Some(bug), ..Options::default() };
-    let noticed = (from..=u64::MAX).zip(1..=seeds_max).find_map(|(seed, count)| {
+    let returning_nodes = OF_RETURNING_NODES.contains(&bug);
+    let options = Options { bug: Some(bug), returning_nodes, ..Options::default() };
+    let is_meant =
+        |seed| !returning_nodes || Profile::of(seed, &options.without).faults.contains(&Fault::ReturnNode);
+    let mut seeds = (from..=u64::MAX).zip(1..=seeds_max).filter(|(seed, _)| is_meant(*seed));
+    let noticed = seeds.find_map(|(seed, count)| {
         let report = run_seed(seed, &options);
         report.violation.map(|what| (count, what))
     });

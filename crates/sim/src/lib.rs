@@ -27,6 +27,7 @@ mod fault;
 mod files;
 mod going_on;
 pub mod injected_bugs;
+mod join_points;
 mod management;
 mod nemesis;
 mod online_backups;

@@ -356,7 +356,8 @@ impl World {
             | Fault::SchemaCrash
             | Fault::ReturnNode
             | Fault::StopNode
-            | Fault::AddNodeGroup => unreachable!("these are properties of a run"),
+            | Fault::AddNodeGroup
+            | Fault::JoinPoint => unreachable!("these are properties of a run"),
         }
     }
 
@@ -490,7 +491,7 @@ impl World {
     }
 
     /// Cuts the links from one data node to another that are chosen, for a while.
-    fn cut_links(&mut self, is_chosen: impl Fn(u8, u8) -> bool, span: Time) {
+    pub(crate) fn cut_links(&mut self, is_chosen: impl Fn(u8, u8) -> bool, span: Time) {
         let cut: Vec<PipeId> = self
             .links
             .iter()

@@ -155,6 +155,8 @@ pub struct Profile {
     pub operations_together: u16,
     /// Operations of a transaction's end that a data manager deals with in one turn.
     pub ending_slice: u32,
+    /// Bytes of rows after which a batch of a copy to a data node that comes back ends.
+    pub copy_piece: usize,
     /// Whether the last replica of a chain may commit by itself.
     pub commits_at_last_replica: bool,
     /// `HeartbeatIntervalDbApi`.
@@ -270,6 +272,13 @@ fn ending_slice(seed: u64) -> u32 {
     if random.u8(..3) == 0 { random.u32(1..=3) } else { vinga_node::ENDING_SLICE }
 }
 
+/// Where batches of a copy end, by numbers of its own. Tables of a run have few rows, so a copy lasts only in small
+/// pieces for as long as some transactions.
+fn copy_piece(seed: u64) -> usize {
+    let mut random = Rng::with_seed(seed.wrapping_mul(167));
+    if random.u8(..3) > 0 { random.usize(1..=80) } else { vinga_node::COPY_PIECE }
+}
+
 /// The shape of a large cluster, by numbers of its own: few seeds have one, since it takes several times longer.
 fn many(seed: u64) -> Option<Groups> {
     let mut random = Rng::with_seed(seed.wrapping_mul(101));
@@ -328,6 +337,7 @@ impl Profile {
                 Fault::ReturnNode => !uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(109)).u8(..4) == 0,
                 Fault::StopNode => !uses_disks(seed) && stops::are_drawn(seed),
                 Fault::AddNodeGroup => !uses_disks(seed) && additions::are_drawn(seed),
+                Fault::JoinPoint => Rng::with_seed(seed.wrapping_mul(163)).u8(..4) > 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -351,6 +361,9 @@ impl Profile {
         let has_newcomers = faults.contains(&Fault::StopNode) || faults.contains(&Fault::AddNodeGroup);
         if has_newcomers && !without.contains(&Fault::ReturnNode) {
             faults.insert(Fault::ReturnNode);
+        }
+        if !faults.contains(&Fault::ReturnNode) {
+            faults.remove(&Fault::JoinPoint);
         }
         let is = |fault: Fault| faults.contains(&fault);
         // With one thread no coordinator learns of a crash later than others.
@@ -441,6 +454,7 @@ impl Profile {
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             ending_slice: ending_slice(seed),
+            copy_piece: copy_piece(seed),
             commits_at_last_replica: Rng::with_seed(seed.wrapping_mul(83)).u8(..4) != 0,
             coordinators: Coordinators::of(seed),
             disk: DiskProfile::of(seed),
@@ -458,7 +472,7 @@ impl Profile {
             profile
         };
         let profile = if is_calm { profile.with_calm(seed) } else { profile.with_stops_of_replicas() };
-        profile.with_added_nodes(seed)
+        profile.with_added_nodes(seed).with_join_points(seed)
     }
 
     /// How long operations wait for locks, by the clock of the world.

@@ -310,6 +310,7 @@ impl World {
         }
         self.starts_of_nodes[usize::from(node) - 1].is_started = true;
         self.starts.refused = 0;
+        self.meet_start(node);
         if self.starts_of_nodes.iter().all(|start| start.is_started) && self.profile.log.is_some() {
             let result = self.check_restored();
             self.violations.extend(result.err());

@@ -183,8 +183,10 @@ impl World {
         }
         self.returns.left -= 1;
         let (interval, fault_time) = (self.profile.node_heartbeat_interval, self.profile.fault_time);
+        let is_soon = self.profile.faults.contains(&Fault::JoinPoint);
         let random = &mut self.returns.random;
         let pause = match random.u8(..4) {
+            1..4 if is_soon => random.u64(..interval * 4),
             // Before the others know.
             0 => random.u64(..interval),
             1 => random.u64(..interval * 16),

@@ -81,7 +81,7 @@ const DESCRIPTIONS_MAX: u32 = 8;
 pub fn run_seed(seed: u64, options: &Options) -> Report {
     let mut without = options.without.clone();
     if !options.returning_nodes {
-        without.extend([Fault::ReturnNode, Fault::StopNode, Fault::AddNodeGroup]);
+        without.extend(Fault::OF_RETURNING_NODES);
     }
     let profile = Profile::of(seed, &without);
     catch_quietly();

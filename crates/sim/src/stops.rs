@@ -119,10 +119,16 @@ impl Profile {
     /// something takes a while.
     pub fn with_calm(self, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed.wrapping_mul(137));
+        let (many, pause) = (random.u32(100..600), self.pause.max(500));
+        // Sometimes transactions are open for as long as a data node takes to leave.
+        let mut slow = Rng::with_seed(seed.wrapping_mul(173));
+        let is_slow = slow.u8(..4) == 0;
+        let (transactions, pause) =
+            if is_slow { (slow.u32(20..60), slow.u64(10_000..80_000)) } else { (many, pause) };
         Profile {
             is_calm: true,
-            transactions: random.u32(100..600),
-            pause: self.pause.max(500),
+            transactions,
+            pause,
             fault_time: random.u64(500_000..3_000_000),
             heartbeat_interval: self.heartbeat_interval.max(40_000),
             node_heartbeat_interval: self.node_heartbeat_interval.max(60_000),

@@ -443,6 +443,7 @@ impl World {
             share.extend_from_slice(&bytes[kept..kept + frame.length()]);
             kept += frame.length();
             crash = crash.or(self.meets_crash_point(&frame, from, to));
+            self.meet_join_point(&frame, from, to, pipe);
         }
         if kept < bytes.len() {
             let rest = bytes[kept..].to_vec();

@@ -116,7 +116,7 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         inactive_timeout: Some(Span(profile.inactive_timeout)),
         backup_buffer: profile.backups.map_or(1 << 20, |backups| backups.buffer),
         ending_slice: profile.ending_slice,
-        copy_piece: vinga_node::COPY_PIECE,
+        copy_piece: profile.copy_piece,
         backup_piece: profile.backups.map_or(vinga_node::BACKUP_PIECE, |backups| backups.piece),
         operations_together: profile.operations_together,
         commits_at_last_replica: profile.commits_at_last_replica,

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::decisions::Decisions;
 use crate::disk::Disk;
 use crate::failure::Agreed;
+use crate::join_points::JoinPoints;
 use crate::management::{Management, ManagementEvent, Question};
 use crate::nemesis::Nemesis;
 use crate::online_backups::FinishedBackup;
@@ -101,6 +102,8 @@ pub enum Event {
     StopNodes,
     /// It is looked whether a data node that stops has carried out what it has read.
     LookAtStop(Start),
+    /// A data node dies, if it can be done without.
+    Follow(Start),
     /// All data nodes that live are to have agreed on who has died so far, if so many have.
     ViewDue(usize),
 }
@@ -175,6 +178,7 @@ pub struct World {
     pub(crate) agreed: Agreed,
     pub(crate) management: Management,
     pub(crate) nemesis: Nemesis,
+    pub(crate) join_points: JoinPoints,
     pub(crate) stage: Stage,
     pub(crate) shapes: Vec<Shape>,
     pub(crate) running: Vec<Running>,
@@ -235,6 +239,7 @@ impl World {
             agreed: Agreed::new(),
             management: Management::new(seed, profile.management_nodes),
             nemesis: Nemesis::new(seed),
+            join_points: JoinPoints::new(seed),
             stage: Stage::Loading,
             shapes: Vec::new(),
             running: Vec::new(),
@@ -444,6 +449,7 @@ impl World {
             Event::Management(event) => self.on_management_event(event),
             Event::Split(chosen, span) => self.split_sets(&chosen, span),
             Event::ReturnNode(node) => self.on_return(node),
+            Event::Follow(start) => self.on_follow(start),
             Event::OpenLinks(newcomer, other) => self.on_open_links(newcomer, other),
             Event::NodeEnds(start) => self.on_node_ends(start),
             Event::AddNode => self.on_add_node(),

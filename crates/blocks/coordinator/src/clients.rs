@@ -91,6 +91,14 @@ impl Clients {
         }
     }
 
+    /// An API node has a session, though it may send nothing here at the moment.
+    pub fn know(&mut self, order: &ApiNodeBody) {
+        let place = &mut self.0[usize::from(order.api)];
+        if place.is_none() {
+            self.admit(order);
+        }
+    }
+
     /// What an API node may do with a transaction.
     #[inline]
     pub fn standing(&self, api: NodeId, id: TransactionId) -> Standing {

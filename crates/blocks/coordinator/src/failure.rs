@@ -23,6 +23,8 @@ impl Coordinator {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (order, _) = frame.head::<ApiNodeBody>()?;
+        // Its data node may have joined while the API node was away, which may come back, and ask.
+        self.clients.know(order);
         self.end_client(cx, Closing { requester: frame.sender(), order: *order, forgets: false });
         Some(())
     }
