@@ -34,7 +34,7 @@ const VALUE_BYTES: u16 = 100;
 const SHAPE: TableShape = TableShape::Value { bytes: VALUE_BYTES };
 /// How long updates go on before they count.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long they are measured before partitions move.
+/// How long they are measured before partitions move, and afterwards.
 const BEFORE: Duration = Duration::from_secs(2);
 
 /// Options of this benchmark.
@@ -78,6 +78,8 @@ pub struct Round {
     pub before: Span,
     /// Updates meanwhile.
     pub moving: Span,
+    /// Updates behind that, by four data nodes.
+    pub after: Span,
     /// Updates that failed, in all.
     pub failed: u64,
 }
@@ -111,14 +113,16 @@ fn round(mut program: ClusterProgram, options: &ReorganizeOptions) -> Result<Rou
     let FlexAsynchOptions { batch, parallel, .. } = FlexAsynchOptions::default();
     let slots = (batch as usize, usize::from(parallel));
     let mut updating = Updating::new(&target, &table, rows, VALUE_BYTES, slots)?;
-    let ([from, begun, ended], seen) = updating.beside(|| {
+    let ([from, begun, ended, until], seen) = updating.beside(|| {
         thread::sleep(SETTLE);
         let from = Instant::now();
         thread::sleep(BEFORE);
         let begun = Instant::now();
         cluster.reorganize(true).context(|| "partitions do not move".into())?;
         await_that(|| !cluster.reorganization().is_under_way, || "partitions have moved".into())?;
-        Ok([from, begun, Instant::now()])
+        let ended = Instant::now();
+        thread::sleep(BEFORE);
+        Ok([from, begun, ended, Instant::now()])
     })?;
     let found = target.scan(&table, ScanKind::Everything)?;
     if found != rows {
@@ -130,6 +134,7 @@ fn round(mut program: ClusterProgram, options: &ReorganizeOptions) -> Result<Rou
         seconds: (ended - begun).as_secs_f64(),
         before: seen.within(from, begun),
         moving: seen.within(begun, ended),
+        after: seen.within(ended, until),
         failed: seen.failed(),
     };
     drop(updating);
@@ -166,13 +171,14 @@ impl Round {
 
     /// One line.
     fn line(&self) -> String {
-        let Round { partitions, seconds, before, moving, failed, .. } = self;
+        let Round { partitions, seconds, before, moving, after, failed, .. } = self;
         format!(
             "partitions {partitions:?} after {seconds:.3} s ({:.0} rows/s): {:.0} updates/s before, {:.0}/s meanwhile, \
-             {failed} failed",
+             {:.0}/s after, {failed} failed",
             self.moved_rate(),
             before.rate,
-            moving.rate
+            moving.rate,
+            after.rate
         )
     }
 }
@@ -192,6 +198,7 @@ pub fn figures(command: &str, rounds: &[Round]) -> Vec<Figure> {
         figure("rows_per_s", "1/s", &samples(Round::moved_rate)),
         figure("rate", "1/s", &rate),
         figure("rate.before", "1/s", &before),
+        figure("rate.after", "1/s", &samples(|round| round.after.rate)),
     ]
 }
 
@@ -225,6 +232,7 @@ mod tests {
             seconds: 0.5,
             before: span(1000.0),
             moving: span(600.0),
+            after: span(700.0),
             failed,
         };
         assert!(round(3).line().contains("[4, 4] after 0.500 s (1000 rows/s)"), "{}", round(3).line());
