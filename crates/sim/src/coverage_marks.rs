@@ -184,6 +184,14 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "data nodes come back with --returning-nodes only; joining.rs of the data node's tests",
     ),
     (
+        "change of a row that waits to be taken over",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
+    ),
+    (
+        "connection waits for the end of a data node that has left",
+        "data nodes come back with --returning-nodes only; other_data_node.rs of membership's tests",
+    ),
+    (
         "copied row drops an earlier prepare",
         "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
