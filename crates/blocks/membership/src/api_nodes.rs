@@ -46,8 +46,8 @@ impl Candidate {
 
     /// Which connections to these data nodes the session has lost without their knowing it yet. What it has lost of an
     /// earlier admission is closed everywhere: its API node has not learned of the present one when it greeted. So is
-    /// what it has lost of an earlier start of a data node: it may have been admitted by the present one when it greeted
-    /// another.
+    /// what it has lost of an earlier start of a data node: it may have been admitted by the present one when it
+    /// greeted another.
     pub fn loss(&self, session: &Session, hosts: &BTreeSet<Address>, view: &ClusterView) -> Loss {
         let start =
             |member: &Member| DataNodeStart { node: member.node.0, incarnation: member.incarnation.0 };

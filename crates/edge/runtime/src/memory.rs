@@ -1,9 +1,9 @@
 //! The memory that holds the rows: one mapping for `DataMemory`, and which of its pages are free.
 //!
-//! The mapping is reserved at the start and its pages are touched when they are used, or shortly before (`ahead`): a node
-//! with much memory starts as fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
-//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`). The pages
-//! beyond `DataMemory`, which only a restart uses, are neither touched nor locked.
+//! The mapping is reserved at the start and its pages are touched when they are used, or shortly before (`ahead`): a
+//! node with much memory starts as fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages
+//! costs a page walk for each cache miss), and can be touched and locked at the start if the configuration says so
+//! (`LockPagesInMemory`). The pages beyond `DataMemory`, which only a restart uses, are neither touched nor locked.
 
 mod ahead;
 

@@ -23,8 +23,8 @@ use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
 /// Bytes of rows after which a batch ends; one row may be beyond it.
 pub const COPY_PIECE: usize = 32 << 10;
 
-/// Batches that may be under way before a further one is made. Rows that were awaited go in any case. So that the target
-/// has the next one when it is done with one; more would only take more of the CPUs from transactions.
+/// Batches that may be under way before a further one is made, so that the target has the next one when it is done with
+/// one: more would only take more of the CPUs from transactions. Rows that were awaited go in any case.
 const WINDOW: u32 = 2;
 
 /// Rows that are sent in a turn while requests come a few at a time. Each takes about a tenth of a microsecond.

@@ -103,6 +103,9 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        if self.schema.index_work.is_building(head.table.get()) {
+            cx.mark("copied rows wait for an index that is built");
+        }
         self.copying.waiting.push_back(WaitingBatch::new(head, rest));
         Some(())
     }
