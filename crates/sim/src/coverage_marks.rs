@@ -188,6 +188,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
+        "many batches of copied rows are taken over at once",
+        "data nodes come back with --returning-nodes only; copying.rs of the data node's tests",
+    ),
+    (
         "connection waits for the end of a data node that has left",
         "data nodes come back with --returning-nodes only; other_data_node.rs of membership's tests",
     ),

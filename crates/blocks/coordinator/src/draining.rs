@@ -101,8 +101,7 @@ impl Coordinator {
             cx.mark("request of a leaving data node is of an earlier view");
             return Some(());
         }
-        // A data manager asks if a partition has moved away from it. Its node may be about to stop as well, and stay
-        // after all, as long as it has others.
+        // A data manager asks if a partition has moved away from it: its node has others.
         let closes = body.node == self.settings.node && cx.view().has_given_up_all(body.node);
         self.draining.is_closed |= closes;
         let all = self.transactions.iter().map(|(_, transaction)| transaction);

@@ -46,9 +46,11 @@ pub(crate) struct Copying {
     pub complete: Option<ViewNumber>,
     /// Markers that copies to this node have brought.
     pub markers: BroughtMarkers,
-    /// Batches of rows that have come and were not taken over so far, those of a table in the order in which they came.
-    /// There are not many, as they are not confirmed before.
+    /// Batches of rows that have come and were not taken over so far, those of a table in the order in which they came:
+    /// at most [`WAITING_MAX`](waiting::WAITING_MAX), and those of tables of which an index is being built.
     pub waiting: VecDeque<WaitingBatch>,
+    /// What has come could not be taken over: this node stops, and has not all rows whatever else comes.
+    pub has_failed: bool,
     /// What has come of the newest copy to this node.
     pub received: Received,
 }

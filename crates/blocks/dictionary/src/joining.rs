@@ -74,7 +74,7 @@ impl Dictionary {
     /// If this data node can only stop, it begins no schema change any more: whoever waits for one asks the next
     /// president.
     pub(crate) fn refuse_queued_if_leaving(&mut self, cx: &mut Context<'_>) {
-        if !cx.view().can_only_stop(cx.own().node()) {
+        if !cx.view().was_left_out(cx.own().node()) {
             return;
         }
         let queued: Vec<_> = self.queue.drain(..).collect();

@@ -184,7 +184,7 @@ impl Dictionary {
 
     /// Carries out a change now, or when those before it are done.
     fn begin_or_queue(&mut self, cx: &mut Context<'_>, requester: Requester, change: ChangeRequest) {
-        if cx.view().can_only_stop(cx.own().node()) {
+        if cx.view().was_left_out(cx.own().node()) {
             cx.mark("schema change is refused as its data node leaves");
             self.refuse(cx, requester, Refused { code: ErrorCode::NodeStopping, detail: String::new() });
         } else if let Err(refused) = self.check_room() {

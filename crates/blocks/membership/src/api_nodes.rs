@@ -56,7 +56,7 @@ impl Candidate {
         let mut lost = members.filter(is_lost).peekable();
         if self.request.admission != session.admission || lost.peek().is_none() {
             Loss::Nothing
-        } else if lost.all(|member| view.is_leaving(member.node)) {
+        } else if lost.all(|member| view.is_leaving(member.node) && member.node != self.host.node()) {
             Loss::Leavers
         } else {
             Loss::Members
@@ -69,9 +69,9 @@ impl Candidate {
 pub enum Loss {
     /// To none.
     Nothing,
-    /// Only to such as are to stop. They end their connections when nothing is owed any more, and others may see that
-    /// before they have the view without them: nobody needs to come back for that. Whichever is the case, a report of
-    /// closed connections follows, or that view.
+    /// Only to such as are to stop, and it does not greet one of these. They end their connections when nothing is owed
+    /// any more, and others may see that before they have the view without them: nobody needs to come back for that.
+    /// Whichever is the case, a report of closed connections follows, or that view.
     Leavers,
     /// Also to others: what was sent by these connections may be carried out still.
     Members,

@@ -215,8 +215,8 @@ impl Restart {
             self.drain(cx);
         }
         let rest = self.next_rest(cx);
-        // Who joins would be sent a partition that is on its way to its node group, too; and changes of rows that the
-        // other one has are passed through all that are sent a partition.
+        // Who joins would be sent a partition that another member of its node group is being sent, too; and changes of
+        // rows that one of them has are passed through the other.
         let waits = view.leaving().next().is_some() || view.placing().is_some();
         let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !waits);
         let placement = if candidate.is_none() && rest.is_none() { self.next_placement(cx) } else { None };

@@ -290,7 +290,7 @@ impl Requests {
         debug_assert!(!waiting.is_sent, "it is sent once on each connection");
         let node = to.node();
         (waiting.node, waiting.link, waiting.is_sent) = (node, link, true);
-        waiting.is_in_vain = waiting.changes && net.routes.view().can_only_stop(node);
+        waiting.is_in_vain = waiting.changes && net.routes.view().has_given_up_all(node);
         self.unsent -= 1;
         let request = waiting.request.take().expect("what is not sent is kept");
         let request_tag = tag(handle);

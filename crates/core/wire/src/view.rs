@@ -105,11 +105,11 @@ pub enum MemberState {
     Copying,
     /// It takes part in everything.
     Started,
-    /// It is to stop, and takes part in everything, but gets nothing new to do. It is in all its partitions still, and
-    /// may stay.
+    /// It is to stop, and takes part in everything, but gets nothing new to do. It is in all its partitions still.
     Leaving,
-    /// It is to stop, and is left out of one partition after the other, when nobody has anything open there. It can
-    /// only stop: it does not learn of all changes any more.
+    /// It is to stop, and is left out of one partition after the other, when nobody has anything open there: it does
+    /// not learn of all changes any more. It stays only if the others can't do without it
+    /// ([`ClusterView::is_needed`]).
     LeftOut,
 }
 
@@ -327,16 +327,16 @@ impl ClusterView {
         self.is_leaving(node) && !self.held_by(node).all(has_others)
     }
 
-    /// Whether some member that is to stop was left out of a partition, so that it can only stop; or has none to be
-    /// left out of. No schema is changed before it has stopped.
+    /// Whether some member that is to stop was left out of a partition, or has none to be left out of. No schema is
+    /// changed before it has stopped, or stays.
     pub fn has_begun_to_leave(&self) -> bool {
-        self.leaving().any(|member| self.can_only_stop(member.node))
+        self.leaving().any(|member| self.was_left_out(member.node))
     }
 
     /// Whether that is so of this member.
-    pub fn can_only_stop(&self, node: NodeId) -> bool {
-        let was_left_out = |member: &Member| member.state == MemberState::LeftOut;
-        self.member(node).is_some_and(was_left_out) || self.has_given_up_all(node)
+    pub fn was_left_out(&self, node: NodeId) -> bool {
+        let is_left_out = |member: &Member| member.state == MemberState::LeftOut;
+        self.member(node).is_some_and(is_left_out) || self.has_given_up_all(node)
     }
 
     /// Whether a view that follows on this one without a failure has left somebody out of a partition: then whoever has

@@ -186,6 +186,42 @@ fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
 }
 
 /// The newest commit is the delete of a row: nothing of it is left that could be copied.
+/// A transaction that has changed many rows ends behind the cursor: each of them is sent by itself. While they wait at
+/// the target, some of them are changed again.
+#[test]
+fn rows_that_wait_at_the_target_come_before_their_changes() {
+    for commits in [false, true] {
+        let mut c = cluster(3, true, None);
+        let keys: [u64; 40] = with_rows(&mut c);
+        c.kill(3);
+        c.come_back(3);
+        let id = c.begin();
+        let all: Vec<Op> = keys.iter().map(|&key| Op::Add(key, 1)).collect();
+        c.batch_at(tc(2), id, FLAG_START, 1, 0, &strict(&all));
+        assert_eq!(c.received(), [open(1)]);
+        c.hold_slices(2);
+        c.hold_slices(3);
+        c.copy_to(3);
+        (0..100).for_each(|_| c.slice(2));
+        end(&mut c, id, if commits { FLAG_COMMIT } else { FLAG_ROLLBACK });
+        for at in [39, 30, 0, 39] {
+            assert_eq!(c.at_once_by(tc(2), &[Op::Add(keys[at], 10)]), [committed(1)]);
+        }
+        assert!(!c.is_copied(3), "some rows wait");
+        c.release_slices(3);
+        end_copy(&mut c);
+        c.forget_all_outcomes();
+        c.kill(1);
+        c.kill(2);
+        for (at, &key) in keys.iter().enumerate() {
+            let more = [(39, 20), (30, 10), (0, 10)].iter().find(|one| one.0 == at).map_or(0, |one| one.1);
+            let expected = 1 + i64::from(commits) + more;
+            assert_eq!(c.read(&[key], None).pop().flatten().map(|row| row.1), Some(expected), "row {at}");
+        }
+        c.ends_well();
+    }
+}
+
 #[test]
 fn a_copy_knows_the_newest_epoch_of_its_source() {
     let mut c = cluster(3, false, None);

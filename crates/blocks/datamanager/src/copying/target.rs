@@ -5,7 +5,7 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
-use super::{BroughtMarkers, Received, WaitingBatch};
+use super::{BroughtMarkers, Copying, Received, WaitingBatch};
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::index_keys::Places;
@@ -45,7 +45,8 @@ impl DataManager {
 
     /// The view in which the copy to this node began that is complete; `None` while one is under way.
     pub fn copy_complete(&self) -> Option<ViewNumber> {
-        self.copying.complete.filter(|_| self.copying.waiting.is_empty())
+        let Copying { complete, waiting, has_failed, .. } = &self.copying;
+        complete.filter(|_| waiting.is_empty() && !has_failed)
     }
 
     /// The view has changed: with other replicas the copy to this node begins anew.
@@ -103,10 +104,7 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
-        if self.schema.index_work.is_building(head.table.get()) {
-            cx.mark("copied rows wait for an index that is built");
-        }
-        self.copying.waiting.push_back(WaitingBatch::new(head, rest));
+        self.take_later(cx, WaitingBatch::new(head, rest));
         Some(())
     }
 
@@ -158,6 +156,7 @@ impl DataManager {
                      {left} bytes of this partition's rows are still to come"
                 );
                 cx.stop_node_for(code as u16, why);
+                self.copying.has_failed = true;
                 return Some(true);
             }
             next = row.row.0 + 1;
@@ -194,6 +193,16 @@ impl DataManager {
             self.copying.received = Received { copy, ..Received::default() };
         }
         &mut self.copying.received
+    }
+
+    /// Reports it if all that the source has sent was taken over, and how much that was.
+    pub(super) fn note_complete(&mut self, cx: &mut Context<'_>) {
+        if self.copy_complete().is_some() {
+            let amount = &mut self.copying.received.amount;
+            (amount.rows_all, amount.bytes_all) = (amount.rows, amount.bytes);
+            self.report_received(cx);
+            self.report_copied(cx);
+        }
     }
 
     fn report_received(&mut self, cx: &mut Context<'_>) {
@@ -316,10 +325,8 @@ impl DataManager {
                 }
             }
             self.copying.complete = Some(begun_in);
-            let amount = &mut self.received_of(head.batch).amount;
-            (amount.rows_all, amount.bytes_all) = (amount.rows, amount.bytes);
-            self.report_received(cx);
-            self.report_copied(cx);
+            self.received_of(head.batch);
+            self.note_complete(cx);
         }
         self.confirm_copied(cx, head.batch);
         Some(())

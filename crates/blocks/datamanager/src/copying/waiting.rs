@@ -12,6 +12,10 @@ use vinga_wire::operation::Operation;
 /// Rows that are taken over in a turn while requests come a few at a time. Each takes about a microsecond.
 const BRIEF_ROWS: u32 = 32;
 
+/// So many batches may wait. Each row that was awaited comes as one, when a transaction has ended that may have changed
+/// very many.
+pub(super) const WAITING_MAX: usize = 16;
+
 /// A batch, of which some rows may have been taken over.
 pub(crate) struct WaitingBatch {
     pub head: CopyRowsHead,
@@ -57,25 +61,36 @@ impl WaitingBatch {
 }
 
 impl DataManager {
+    /// A batch has come: it waits for its turn.
+    pub(super) fn take_later(&mut self, cx: &mut Context<'_>, batch: WaitingBatch) {
+        if self.copying.waiting.len() >= WAITING_MAX {
+            cx.mark("many batches of copied rows are taken over at once");
+            self.take_over_waiting(cx);
+        }
+        if self.schema.index_work.is_building(batch.table()) {
+            cx.mark("copied rows wait for an index that is built");
+        }
+        self.copying.waiting.push_back(batch);
+    }
+
     /// Goes on with what waits; returns whether more could be done at once.
     #[inline(never)]
     pub(crate) fn take_over_slice(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.next_waiting(None).is_none() {
+        if self.next_waiting().is_none() {
             return false;
         }
         let units = copy_units(cx, BRIEF_ROWS);
-        units == 0 || self.take_over(cx, None, units)
+        units == 0 || self.take_over(cx, units)
     }
 
     /// Takes over all that can be.
     pub(crate) fn take_over_waiting(&mut self, cx: &mut Context<'_>) {
         if !self.copying.waiting.is_empty() {
-            self.take_over(cx, None, u32::MAX);
+            self.take_over(cx, u32::MAX);
         }
     }
 
-    /// Takes over what says something about the rows of forwarded operations, and what came before it for the same
-    /// tables: the changes come after it.
+    /// If what waits says something about the rows of forwarded operations, takes over all: the changes come after it.
     #[inline]
     pub(crate) fn take_over_before(&mut self, cx: &mut Context<'_>, count: u16, operations: &[u8]) {
         if !self.copying.waiting.is_empty() {
@@ -88,40 +103,36 @@ impl DataManager {
         for _ in 0..count {
             let Some(operation) = Operation::take(&mut operations) else { return };
             let (table, row) = (operation.head.table.get(), RowId(operation.head.row_or_wait.get()));
-            while self.copying.waiting.iter().any(|batch| batch.speaks_of(table, row))
-                && self.next_waiting(Some(table)).is_some()
-            {
+            if self.copying.waiting.iter().any(|batch| batch.speaks_of(table, row)) {
                 cx.mark("change of a row that waits to be taken over");
-                self.take_over(cx, Some(table), u32::MAX);
+                return self.take_over_waiting(cx);
             }
         }
     }
 
-    /// The first batch, of this table or of any, that does not wait for an index to be built.
-    fn next_waiting(&self, table: Option<u32>) -> Option<usize> {
-        self.copying.waiting.iter().position(|batch| {
-            table.is_none_or(|table| table == batch.table())
-                && !self.schema.index_work.is_building(batch.table())
-        })
+    /// The first batch that does not wait for an index to be built; none if one could not be taken over.
+    fn next_waiting(&self) -> Option<usize> {
+        let may_go = |batch: &WaitingBatch| !self.schema.index_work.is_building(batch.table());
+        self.copying.waiting.iter().position(may_go).filter(|_| !self.copying.has_failed)
     }
 
-    /// Goes on with the batches of a table, or of all; returns whether some are left that could be gone on with.
-    fn take_over(&mut self, cx: &mut Context<'_>, table: Option<u32>, mut units: u32) -> bool {
+    /// Goes on with what waits; returns whether something is left that could be gone on with.
+    fn take_over(&mut self, cx: &mut Context<'_>, mut units: u32) -> bool {
         while units > 0
-            && let Some(at) = self.next_waiting(table)
+            && let Some(at) = self.next_waiting()
         {
             let mut batch = self.copying.waiting.remove(at).expect("it was found");
             match self.take_over_rows(cx, &mut batch, &mut units) {
                 Some(true) => {}
                 Some(false) => self.copying.waiting.insert(at, batch),
                 None => {
+                    self.copying.has_failed = true;
                     let why = format_args!("copied rows can't be read");
                     cx.stop_node_for(ErrorCode::MalformedSignal as u16, why);
-                    return false;
                 }
             }
         }
-        self.report_copied(cx);
-        self.next_waiting(None).is_some()
+        self.note_complete(cx);
+        self.next_waiting().is_some()
     }
 }

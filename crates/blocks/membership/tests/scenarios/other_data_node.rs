@@ -142,6 +142,16 @@ fn who_is_admitted_by_two_data_nodes_that_have_started_again_is_not_closed() {
     }
 }
 
+/// A data node that is to stop, and is greeted, has not ended: the session has lost its connections there.
+#[test]
+fn who_comes_back_to_a_data_node_that_is_to_stop_is_closed_first() {
+    let mut registrar = registrar(&[(2, 1), (3, 1)], |view| view.with_leaving(NodeId(2)));
+    ask(&mut registrar, 2, true, &[]);
+    confirm(&mut registrar, SessionStage::Admitted);
+    ask(&mut registrar, 2, false, &[(2, 1)]);
+    assert_eq!(phase(&registrar), Some(Phase::Disconnecting));
+}
+
 /// A data node has ended in order, and a session that was connected to it greets another one before the registrar has
 /// the view without it. The other connections of the session stay as they are.
 #[test]

@@ -434,7 +434,7 @@ mod tests {
             leaving = leaving.with_primary(partition, node);
         }
         let partly = leaving.with_left_out(PartitionId(0));
-        assert!(partly.can_only_stop(left) && !partly.is_needed(left));
+        assert!(partly.was_left_out(left) && !partly.is_needed(left));
         let needed = partly.without(&[NodeId(3)]);
         assert!(needed.is_needed(left) && needed.next_placement().is_none());
         let stays = needed.with_staying(left);

@@ -12,7 +12,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use vinga_base::page_pool::PAGE_BYTES;
 
-/// How many pages are touched that are not in use yet: 16 MiB.
+/// About how many pages are touched that are not in use yet: 16 MiB.
 const AHEAD: u32 = 512;
 
 /// Pages that are touched at once: those of a huge page.
@@ -53,7 +53,7 @@ impl Ahead {
     #[inline]
     pub fn note(&mut self, page: u32) {
         if self.asked < self.all && page + AHEAD / 2 >= self.asked {
-            let end = (page + AHEAD).min(self.all);
+            let end = (page + AHEAD).next_multiple_of(STEP).min(self.all);
             // If it has not even begun with what it was asked for last, it is asked again at the next page.
             if self.thread.try_send(end).is_ok() {
                 self.asked = end;
