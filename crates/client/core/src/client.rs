@@ -609,7 +609,7 @@ impl Client {
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
-        net.turnovers.note(endpoint);
+        net.turnovers.note_lost(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
         self.sessions.add_members(net);

@@ -6,6 +6,7 @@ use crate::outcomes::Outcomes;
 use crate::routes::{Owner, PartitionRoutes};
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
@@ -71,17 +72,36 @@ pub struct Turnovers {
     count: u64,
     /// The newest of each endpoint; 0 for none.
     newest: Vec<u64>,
+    /// The newest of these that were losses.
+    lost: Vec<u64>,
+    /// The view that was known when each was connected last.
+    connected_in: Vec<ViewNumber>,
 }
 
 impl Turnovers {
     fn new(endpoints: usize) -> Self {
-        Turnovers { count: 0, newest: (0..endpoints).map(|_| 0).collect() }
+        let none = vec![0; endpoints];
+        Turnovers { count: 0, newest: none.clone(), lost: none, connected_in: vec![ViewNumber(0); endpoints] }
     }
 
-    /// An endpoint is connected, or its connections are lost.
-    pub fn note(&mut self, endpoint: u16) {
+    /// An endpoint is connected, in this view or an earlier one of its data node.
+    pub fn note_connected(&mut self, endpoint: u16, view: ViewNumber) {
         self.count += 1;
         self.newest[usize::from(endpoint)] = self.count;
+        self.connected_in[usize::from(endpoint)] = view;
+    }
+
+    /// The connections of an endpoint are lost.
+    pub fn note_lost(&mut self, endpoint: u16) {
+        self.count += 1;
+        self.newest[usize::from(endpoint)] = self.count;
+        self.lost[usize::from(endpoint)] = self.count;
+    }
+
+    fn add_endpoint(&mut self) {
+        self.newest.push(0);
+        self.lost.push(0);
+        self.connected_in.push(ViewNumber(0));
     }
 }
 
@@ -137,7 +157,7 @@ impl Net {
     /// Makes room for one more endpoint.
     pub fn add_endpoint(&mut self) {
         self.links.extend((0..CONNECTIONS_MAX).map(|_| Link::default()));
-        self.turnovers.newest.push(0);
+        self.turnovers.add_endpoint();
     }
 
     #[inline]
@@ -193,7 +213,8 @@ impl Net {
     /// Whether a row of a partition that was asked for at a moment may have been lost on its way from its owner: the
     /// connections to that, or to one that was the owner since, are not those of then, or a data node has failed that
     /// may have been it. Without that the row has come, or comes, from one of them. What becomes of other connections
-    /// says nothing: of those to a data node that stops, say, which has handed its partitions over before.
+    /// says nothing: of those to a data node that stops, say, which has handed its partitions over before. Nor does it
+    /// if the present owner was connected since, before it was the owner.
     pub fn may_have_lost(&self, partition: PartitionId, moment: Moment) -> bool {
         let now = self.moment();
         if now.view < moment.view || self.routes.lost_in() > moment.view {
@@ -206,7 +227,11 @@ impl Net {
             Owner::NotConnected => true,
             Owner::NotKnown => now.turnovers != moment.turnovers,
         });
-        was_lost || self.routes.way(partition).is_none_or(|(link, _)| is_other(link.endpoint()))
+        let Some((link, _)) = self.routes.way(partition) else { return true };
+        let endpoint = usize::from(link.endpoint());
+        let is_first = self.turnovers.lost[endpoint] <= moment.turnovers;
+        let was_before = self.turnovers.connected_in[endpoint] <= self.routes.other_owner_in(partition);
+        was_lost || is_other(link.endpoint()) && !(is_first && was_before)
     }
 
     /// Tells the driver that there is news.

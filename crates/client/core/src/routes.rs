@@ -71,6 +71,8 @@ pub struct PartitionRoutes {
     lost_in: ViewNumber,
     /// Of each partition the last owners before the present one, each with the last view in which it was that.
     former: Vec<Vec<(ViewNumber, Owner)>>,
+    /// Of each partition the newest view that was known in which it had another owner.
+    other_owner_in: Vec<ViewNumber>,
     partitions: Vec<Route>,
     /// Whether the owners of all partitions are connected.
     is_whole: bool,
@@ -104,8 +106,12 @@ impl PartitionRoutes {
         // agreement on its view was given up, is as good as a view that this client has missed.)
         let are_known = last.0 <= self.view.number().0 + 1;
         self.former.resize(self.view.partitions().len(), Vec::new());
+        self.other_owner_in.resize(self.view.partitions().len(), ViewNumber(0));
         for (at, (old, new)) in self.view.partitions().iter().zip(next.partitions()).enumerate() {
             let owner = old.primary();
+            if new.primary() != owner {
+                self.other_owner_in[at] = self.view.number();
+            }
             let identity = |view: &ClusterView| view.member(owner.node()).map(Member::identity);
             let stays = new.primary() == owner && identity(&self.view) == identity(next);
             if are_known && stays {
@@ -130,6 +136,11 @@ impl PartitionRoutes {
     pub fn former_owners(&self, partition: PartitionId, since: ViewNumber) -> impl Iterator<Item = Owner> {
         let list = self.former.get(usize::from(partition.0)).into_iter().flatten();
         list.filter(move |(last, _)| *last >= since).map(|(_, owner)| *owner)
+    }
+
+    /// The newest view that was known in which a partition had another owner than it has now; 0 if there was none.
+    pub fn other_owner_in(&self, partition: PartitionId) -> ViewNumber {
+        self.other_owner_in.get(usize::from(partition.0)).copied().unwrap_or(ViewNumber(0))
     }
 
     /// The newest view that lacks a member of the one before, unless that had left; or the first one that this client

@@ -436,7 +436,7 @@ impl Sessions {
 
     fn become_ready(&mut self, net: &mut Net, endpoint: u16) {
         // Before anything is sent there: else it would count as sent before the connection was lost.
-        net.turnovers.note(endpoint);
+        net.turnovers.note_connected(endpoint, net.routes.view().number());
         let session = self.get_mut(endpoint);
         session.state = State::Ready { heartbeat_at: net.now };
         session.failures = 0;
