@@ -3,12 +3,12 @@
 //! A data manager holds one partition at most. Which one that is the view says: that of its instance number of which
 //! its node is a replica. When it becomes one, of any partition, it begins with nothing.
 //!
-//! When it was left out of its partition, and its node does not stop, or stays after all, it *gives up* what it has. But not at
-//! once: signals that were sent in earlier views may be on their way through it, as through a data node that leaves. So
-//! it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in the next
-//! view, if that comes before, it asks again. An index that is being built of the rows comes to its end before. Then
-//! its records and markers go, and the memory of its rows is freed in slices. It gets no other partition before all
-//! that has gone: the president asks it whether it is free, and has room for the other one.
+//! When it was left out of its partition, and its node does not stop, or stays after all, it *gives up* what it has.
+//! But not at once: signals that were sent in earlier views may be on their way through it, as through a data node that
+//! leaves. So it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in
+//! the next view, if that comes before, it asks again. An index that is being built of the rows comes to its end
+//! before. Then its records and markers go, and the memory of its rows is freed in slices. It gets no other partition
+//! before all that has gone: the president asks it whether it is free, and has room for the other one.
 
 use crate::DataManager;
 use crate::copying::Copying;
