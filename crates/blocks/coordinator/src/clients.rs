@@ -93,10 +93,7 @@ impl Clients {
 
     /// An API node has a session, though it may send nothing here at the moment.
     pub fn know(&mut self, order: &ApiNodeBody) {
-        let place = &mut self.0[usize::from(order.api)];
-        if place.is_none() {
-            self.admit(order);
-        }
+        self.0[usize::from(order.api)].get_or_insert_with(|| Box::new(Client::new(order.owner())));
     }
 
     /// What an API node may do with a transaction.
