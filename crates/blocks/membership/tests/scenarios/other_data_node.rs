@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::common;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::testkit::Harness;
-use vinga_membership::{Membership, Phase, Settings};
+use vinga_membership::{Membership, Phase};
 use vinga_wire::handshake::DataNodeStart;
 use vinga_wire::membership::{ApiAdmissionRequest, ApiNodeBody, ApiSessionConfirm, SessionStage};
 use vinga_wire::view::{ClusterView, Member};
@@ -72,14 +72,7 @@ fn who_has_not_read_that_it_is_back_is_not_closed_once_more() {
 fn registrar(others: &[(u8, u32)], change: fn(ClusterView) -> ClusterView) -> Harness<Membership> {
     let member = |&(node, start): &(u8, u32)| Member::started(NodeId(node), Incarnation(start), 0, 1, 1);
     let view = change(ClusterView::first([(1, 1)].iter().chain(others).map(member).collect()));
-    let settings = Settings {
-        api_first: NodeId(145),
-        api_nodes_max: common::API_NODES_MAX,
-        heartbeat_interval: common::HEARTBEAT,
-        reconnect_grace: common::GRACE,
-        drivers: common::DRIVERS.to_vec(),
-        own_blocks: Vec::new(),
-    };
+    let settings = common::settings(common::DRIVERS.to_vec());
     Harness::new(common::MEMBERSHIP, 1, view, Membership::new(settings))
 }
 

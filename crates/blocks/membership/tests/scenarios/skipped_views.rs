@@ -3,7 +3,7 @@
 use crate::common;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::testkit::Harness;
-use vinga_membership::{Membership, Phase, Settings};
+use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{ApiConnectRequest, SessionStage};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
@@ -16,14 +16,7 @@ fn what_a_lost_member_has_sent_in_a_view_that_was_skipped_is_not_carried_out() {
     let first = ClusterView::first((1..=3).map(member).collect());
     let membership = |node| {
         let address = Address::new(NodeId(node), BlockNumber::Membership, 0);
-        let settings = Settings {
-            api_first: NodeId(145),
-            api_nodes_max: common::API_NODES_MAX,
-            heartbeat_interval: common::HEARTBEAT,
-            reconnect_grace: common::GRACE,
-            drivers: common::DRIVERS.to_vec(),
-            own_blocks: Vec::new(),
-        };
+        let settings = common::settings(common::DRIVERS.to_vec());
         Harness::new(address, u64::from(node), first.clone(), Membership::new(settings))
     };
     let (mut president, mut other) = (membership(1), membership(3));

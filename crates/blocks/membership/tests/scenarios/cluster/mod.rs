@@ -2,12 +2,12 @@
 //! and with API nodes. Data nodes may fail, the president too: what a failed one has sent arrives up to some signal,
 //! and each of the others adopts the view without it some time after that.
 
-use crate::common::{self, API_NODES_MAX, GRACE, HEARTBEAT};
+use crate::common::{self, API_NODES_MAX, HEARTBEAT};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
-use vinga_membership::{Membership, Phase, Settings};
+use vinga_membership::{Membership, Phase};
 use vinga_wire::handshake::DataNodeStart;
 use vinga_wire::membership::{
     ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
@@ -121,14 +121,7 @@ const BLOCKS: [BlockNumber; 2] = [BlockNumber::Coordinator, BlockNumber::DataMan
 
 fn node(id: u8, view: &ClusterView) -> DataNode {
     let driver = |thread| Address::new(NodeId(id), BlockNumber::Driver, thread);
-    let settings = Settings {
-        api_first: NodeId(145),
-        api_nodes_max: API_NODES_MAX,
-        heartbeat_interval: HEARTBEAT,
-        reconnect_grace: GRACE,
-        drivers: vec![driver(0), driver(1)],
-        own_blocks: Vec::new(),
-    };
+    let settings = common::settings(vec![driver(0), driver(1)]);
     let address = Address::new(NodeId(id), BlockNumber::Membership, 0);
     DataNode {
         harness: Harness::new(address, u64::from(id), view.clone(), Membership::new(settings)),

@@ -25,15 +25,19 @@ pub const API_NODES_MAX: u8 = 4;
 pub fn harness() -> Harness<Membership> {
     let member = |node, coordinators| Member::started(NodeId(node), Incarnation(1), 0, 1, coordinators);
     let view = ClusterView::first(vec![member(1, 1), member(2, 0)]);
-    let settings = Settings {
+    Harness::new(MEMBERSHIP, 1, view, Membership::new(settings(DRIVERS.to_vec())))
+}
+
+/// The settings of a data node with these drivers.
+pub fn settings(drivers: Vec<Address>) -> Settings {
+    Settings {
         api_first: NodeId(145),
         api_nodes_max: API_NODES_MAX,
         heartbeat_interval: HEARTBEAT,
         reconnect_grace: GRACE,
-        drivers: DRIVERS.to_vec(),
+        drivers,
         own_blocks: Vec::new(),
-    };
-    Harness::new(MEMBERSHIP, 1, view, Membership::new(settings))
+    }
 }
 
 pub fn connect(harness: &mut Harness<Membership>, driver: usize, request: &ApiConnectRequest) {
