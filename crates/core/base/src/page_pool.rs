@@ -17,9 +17,11 @@
 //! which they grew. So a supply may have pages beyond `DataMemory` ([`restart_pages`]), for [`Purpose::Reserved`] only.
 //! They cost address space until they are used.
 
+use alloc::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::alloc::Layout;
 use core::cell::RefCell;
 
 /// Bytes of a page.
@@ -73,21 +75,38 @@ pub unsafe trait PageRegion: Send + Sync {
 pub struct HeapRegion {
     base: *mut Page,
     pages: u32,
+    /// What the allocator gave: a page more than asked for, of which `base` is the first aligned one.
+    allocation: (*mut u8, Layout),
 }
 
 impl HeapRegion {
-    /// Allocates and zeroes `pages` pages.
+    /// Allocates `pages` pages of zeroes.
+    ///
+    /// They are taken from the allocator with an ordinary alignment, and one more than needed: only so does it leave
+    /// the zeroing to the operating system, which does it when a page is first used. A simulated cluster makes many
+    /// nodes of which each uses few pages.
     pub fn new(pages: u32) -> Self {
-        let mut memory = Vec::with_capacity(pages as usize);
-        memory.resize_with(pages as usize, || Page([0; PAGE_BYTES]));
-        HeapRegion { base: Box::into_raw(memory.into_boxed_slice()).cast::<Page>(), pages }
+        let layout = Layout::array::<Page>(pages as usize + 1).expect("fits into the address space");
+        let layout =
+            Layout::from_size_align(layout.size(), align_of::<u64>()).expect("as before, aligned to less");
+        // SAFETY: the size is that of a page at least.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        let skipped = memory.align_offset(align_of::<Page>());
+        assert!(skipped <= PAGE_BYTES, "a page more than needed was allocated");
+        // SAFETY: `skipped` bytes and then `pages` pages lie in the allocation.
+        let base = unsafe { memory.add(skipped) }.cast::<Page>();
+        HeapRegion { base, pages, allocation: (memory, layout) }
     }
 }
 
 impl Drop for HeapRegion {
     fn drop(&mut self) {
-        // SAFETY: `base` and `pages` came from exactly such a boxed slice, in `new`.
-        drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(self.base, self.pages as usize)) });
+        let (memory, layout) = self.allocation;
+        // SAFETY: exactly these came from the allocator, in `new`.
+        unsafe { dealloc(memory, layout) };
     }
 }
 
