@@ -253,10 +253,10 @@ impl Dictionary {
         let request = cold::read::<u32>(frame).unwrap_or(0);
         let requester = Requester { address: frame.sender(), request, refusal };
         let detail = match cx.view().president() {
-            Some(president) => format!("data node {president} leads the cluster and changes the schema"),
-            None => "no data node leads the cluster".into(),
+            Some(president) => format!("data node {president} leads it"),
+            None => "none leads it".into(),
         };
-        self.refuse(cx, requester, Refused { code: ErrorCode::SchemaBusy, detail });
+        self.refuse(cx, requester, Refused { code: ErrorCode::LedByAnother, detail });
     }
 
     /// Too much waits for the API node already to make it a long answer.

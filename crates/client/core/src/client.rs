@@ -114,7 +114,8 @@ impl Client {
         let held = self.transactions.has_held() || self.writes.has_held() || self.scans.has_lost();
         let held = held.then(|| self.net.now + HELD_CHECK);
         let reads = [self.reads.resend_at(), self.reads.go_on_at()];
-        let others = [self.scans.resend_at(), self.statistics.resend_at(), requests, held];
+        let events = self.schema_events.due_at(&self.net);
+        let others = [self.scans.resend_at(), self.statistics.resend_at(), requests, events, held];
         reads.into_iter().chain(others).flatten().min()
     }
 
@@ -379,10 +380,7 @@ impl Client {
                 net.note_epoch(answer.epoch.get());
                 if answer.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_answer(net, answer, errors)?;
-                    while let Some((transaction, code)) = self.transactions.take_rolled_back() {
-                        self.scans.end_within(net, transaction, code);
-                        self.reads.end_within(net, transaction, code);
-                    }
+                    self.end_within_rolled_back();
                     Some(())
                 } else {
                     self.writes.on_answer(net, answer)
@@ -471,7 +469,11 @@ impl Client {
                 self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
             }
             SignalNumber::SchemaEventReport => self.schema_events.on_report(net, link, frame),
-            SignalNumber::SchemaEventsRefuse => Some(()),
+            SignalNumber::SchemaEventsRefuse => {
+                self.schema_events.on_refuse(net, link, frame)?;
+                self.check_when_due();
+                Some(())
+            }
             _ => None,
         }
     }
@@ -598,6 +600,14 @@ impl Client {
         self.sessions.president(self.net.routes.view())
     }
 
+    /// Ends what reads within transactions that have been rolled back: it would lack their changes from now on.
+    fn end_within_rolled_back(&mut self) {
+        while let Some((transaction, code)) = self.transactions.take_rolled_back() {
+            self.scans.end_within(&mut self.net, transaction, code);
+            self.reads.end_within(&mut self.net, transaction, code);
+        }
+    }
+
     /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
     fn lose(&mut self, endpoint: u16, error: Error) {
         let net = &mut self.net;
@@ -605,6 +615,8 @@ impl Client {
         self.writes.on_lost(net, endpoint);
         self.transactions.on_lost(net, endpoint);
         self.scans.on_lost(net, endpoint);
+        self.end_within_rolled_back();
+        let net = &mut self.net;
         self.requests.on_lost(net, endpoint);
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);

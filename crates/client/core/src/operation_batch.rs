@@ -385,12 +385,20 @@ impl OperationBatch {
         self.rows.clear();
     }
 
+    /// Whether all of a transaction that is committed with this batch can be done again: it has only read.
+    fn may_be_repeated(&self) -> bool {
+        self.first == 1 && !self.operations.iter().any(|operation| operation.kind.is_change())
+    }
+
     /// It is over. Operations that were not answered are done, if they change something and nothing failed; if they
-    /// read, `why_lost` says of a partition why its rows have not come.
+    /// read, `why_lost` says of a partition why its rows have not come. Of a transaction that has been committed this
+    /// must not look as if it could be repeated.
     pub(crate) fn finish(&mut self, standing: Result<Standing>, why_lost: impl Fn(PartitionId) -> Error) {
+        let has_changed = matches!(standing, Ok(Standing::Committed(_))) && !self.may_be_repeated();
         for (index, operation) in (0..).zip(&mut self.operations) {
             if operation.answer == Answer::Waiting {
                 operation.answer = match &standing {
+                    Ok(_) if operation.kind.is_read() && has_changed => Answer::Failed(ErrorCode::RowLost),
                     Ok(_) if operation.kind.is_read() => {
                         let error = why_lost(operation.partition);
                         Answer::Failed(self.detailed.keep(index, &error))

@@ -484,7 +484,7 @@ impl Requests {
         if tag(handle) != request {
             return Some(());
         }
-        if matches!(&answer, Err(error) if error.code() == ErrorCode::NodeStopping) {
+        if answer.as_ref().is_err_and(is_for_next_president) {
             let waiting = &mut self.pool[handle];
             waiting.request = waiting.request.take().or_else(|| waiting.sent.take());
             if waiting.request.is_some() {
@@ -522,6 +522,12 @@ impl Requests {
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0
     }
+}
+
+/// Whether a request was refused, and nothing done, by a data node that leads the cluster no more, or does not know yet
+/// that it does: this client has received its view before.
+fn is_for_next_president(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::NodeStopping | ErrorCode::LedByAnother)
 }
 
 /// Whether it may be carried out twice: what has no effect, claims for the schema lock (`schema_lock`), and write

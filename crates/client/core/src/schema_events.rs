@@ -13,8 +13,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::{Span, Tick};
+use vinga_wire::handshake::Refusal;
 use vinga_wire::schema::{SchemaEvent, SchemaEventsConfirm, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// After how long a data node is asked again that has refused.
+const ASK_AGAIN: Span = Span::from_millis(50);
 
 /// What a watcher is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct SchemaEvents {
     newest: u64,
     /// What was last confirmed to the node.
     received: u64,
+    /// No node is asked before: the last one has refused, as it does not know yet that it leads the cluster.
+    ask_at: Tick,
 }
 
 impl SchemaEvents {
@@ -76,6 +83,7 @@ impl SchemaEvents {
             subscription: 0,
             newest: 0,
             received: 0,
+            ask_at: Tick(0),
         }
     }
 
@@ -104,7 +112,7 @@ impl SchemaEvents {
     /// Subscribes at a node, if somebody wants events and none sends them.
     pub fn subscribe(&mut self, net: &mut Net, way: Option<(NodeId, LinkId)>) {
         let (Source::None, Some((node, link))) = (self.source, way) else { return };
-        if self.watchers.used() == 0 {
+        if self.watchers.used() == 0 || net.now < self.ask_at {
             return;
         }
         self.subscription += 1;
@@ -137,6 +145,22 @@ impl SchemaEvents {
             self.push(net, id, &SchemaNews::Everything { incarnation });
         }
         Some(())
+    }
+
+    /// The node does not lead the cluster in its own view, which is older than this client's: it is asked again.
+    pub fn on_refuse(&mut self, net: &Net, from: LinkId, frame: &Frame<'_>) -> Option<()> {
+        let Refusal { request, .. } = cold::read(frame)?;
+        if request == self.subscription && self.is_source(from) {
+            self.source = Source::None;
+            self.ask_at = net.now + ASK_AGAIN;
+        }
+        Some(())
+    }
+
+    /// When [`SchemaEvents::subscribe`] is to be called, though no connection has changed.
+    pub fn due_at(&self, net: &Net) -> Option<Tick> {
+        let is_refused = matches!(self.source, Source::None) && self.watchers.used() > 0;
+        (is_refused && net.now < self.ask_at).then_some(self.ask_at)
     }
 
     pub fn on_report(&mut self, net: &mut Net, from: LinkId, frame: &Frame<'_>) -> Option<()> {

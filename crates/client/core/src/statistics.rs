@@ -17,7 +17,7 @@ use vinga_base::{PartitionId, TableId, TableVersion};
 use vinga_wire::range_scan::{
     IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGES_MAX,
 };
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 use zerocopy::FromBytes;
 
 /// Partitions that are asked, at most.
@@ -43,14 +43,24 @@ pub struct Sample {
     pub sampled: Vec<SampledPartition>,
 }
 
+/// A partition whose answer is due.
+struct Asked {
+    partition: PartitionId,
+    /// Who is to answer.
+    data_manager: Address,
+    endpoint: u16,
+}
+
 struct Waiting {
     table: TableId,
     version: TableVersion,
     ranges: RangeSpec,
     sample: Sample,
-    endpoints: Vec<u16>,
+    asked: Vec<Asked>,
+    /// Partitions that have not answered, whether they have been asked or wait to be.
     awaited: usize,
-    /// Since when partitions were refused whose primaries have moved, in the view of the data node or of this client.
+    /// Since when partitions were refused whose primaries have moved, in the view of the data node or of this client,
+    /// or there was no way to them.
     refused_since: Option<Tick>,
     failed: Option<Error>,
 }
@@ -64,7 +74,7 @@ impl Waiting {
 /// All questions for statistics of indexes that are under way.
 pub(crate) struct Statistics {
     pool: Pool<Waiting>,
-    /// What was refused because a primary has moved, and when it is to be asked again.
+    /// What was refused because a primary has moved, or lost with its connection, and when it is to be asked again.
     refused: Vec<(Handle, PartitionId)>,
     resend_at: Tick,
 }
@@ -88,10 +98,12 @@ impl Statistics {
         let partitions = table.partitions().len();
         let asked: Vec<PartitionId> =
             table.partitions().iter().step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
-        let way = |&partition: &PartitionId| {
-            net.routes.way(partition).ok_or_else(|| net.routes.why_no_way(partition, false))
+        let has_way = |partition: &PartitionId| {
+            let routes = &net.routes;
+            let may_come = routes.way(*partition).is_some() || net.now < routes.awaited_until(*partition);
+            if may_come { Ok(()) } else { Err(routes.why_no_way(*partition, false)) }
         };
-        asked.iter().try_for_each(|partition| way(partition).map(drop))?;
+        asked.iter().try_for_each(has_way)?;
         if asked.is_empty() {
             return Err(ErrorCode::ClusterFailure.into());
         }
@@ -100,7 +112,7 @@ impl Statistics {
             version: table.version(),
             ranges: ranges.clone(),
             sample: Sample { partitions, sampled: Vec::new() },
-            endpoints: Vec::new(),
+            asked: Vec::new(),
             awaited: asked.len(),
             refused_since: None,
             failed: None,
@@ -112,14 +124,17 @@ impl Statistics {
         Ok(handle)
     }
 
-    /// Asks a partition, if there is a way to it.
+    /// Asks a partition, if there is a way to it, or waits for one if one may be hoped for.
     fn ask(&mut self, net: &mut Net, handle: Handle, partition: PartitionId) {
         let Some((link, data_manager)) = net.routes.way(partition) else {
+            if net.now < net.routes.awaited_until(partition) {
+                return self.put_off(net, handle, partition, |net| net.routes.why_no_way(partition, false));
+            }
             let why = net.routes.why_no_way(partition, false);
             return self.fail(net, handle, why);
         };
         let waiting = &mut self.pool[handle];
-        waiting.endpoints.push(link.endpoint());
+        waiting.asked.push(Asked { partition, data_manager, endpoint: link.endpoint() });
         let ranges = &waiting.ranges;
         net.frame(link, SignalNumber::IndexStatisticsRequest, data_manager)
             .put(&IndexStatisticsHead {
@@ -148,6 +163,7 @@ impl Statistics {
         let (rows, _) = <[U64]>::ref_from_prefix_with_elems(rest, usize::from(answer.ranges.get())).ok()?;
         let Some(handle) = self.find(answer.request.get()) else { return Some(()) };
         let waiting = &mut self.pool[handle];
+        waiting.asked.retain(|asked| asked.data_manager != frame.sender());
         waiting.sample.sampled.push(SampledPartition {
             entries: answer.entries.get(),
             distinct: distinct.iter().map(|number| number.get()).collect(),
@@ -163,18 +179,34 @@ impl Statistics {
     pub fn on_refuse(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
         let (refusal, _) = frame.head::<IndexStatisticsRefusal>()?;
         let Some(handle) = self.find(refusal.request.get()) else { return Some(()) };
+        self.pool[handle].asked.retain(|asked| asked.data_manager != frame.sender());
         let error = Error::from_wire(refusal.code.get());
-        let since = *self.pool[handle].refused_since.get_or_insert(net.now);
-        if error.code() != ErrorCode::Moved || net.now >= since + REFUSED_MAX {
+        if error.code() == ErrorCode::Moved {
+            // The data node has another view than this client: soon they have the same.
+            self.put_off(net, handle, PartitionId(refusal.partition.get()), |_| error);
+        } else {
             self.fail(net, handle, error);
-            return Some(());
         }
-        // The data node has another view than this client: soon they have the same.
+        Some(())
+    }
+
+    /// A partition is asked a while later, unless that has gone on for too long.
+    fn put_off(
+        &mut self,
+        net: &mut Net,
+        handle: Handle,
+        partition: PartitionId,
+        why: impl FnOnce(&Net) -> Error,
+    ) {
+        let since = *self.pool[handle].refused_since.get_or_insert(net.now);
+        if net.now >= since + REFUSED_MAX {
+            let why = why(net);
+            return self.fail(net, handle, why);
+        }
         if self.refused.is_empty() {
             self.resend_at = net.now + RESEND_PAUSE;
         }
-        self.refused.push((handle, PartitionId(refusal.partition.get())));
-        Some(())
+        self.refused.push((handle, partition));
     }
 
     /// When [`Statistics::resend`] is to be called, if at all.
@@ -199,13 +231,17 @@ impl Statistics {
         net.notify(TokenKind::Statistics, handle);
     }
 
-    /// All connections to an endpoint are gone.
+    /// All connections to an endpoint are gone: what it has not answered is asked again.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let is_lost = |waiting: &Waiting| !waiting.is_over() && waiting.endpoints.contains(&endpoint);
-        let lost: Vec<Handle> =
-            self.pool.iter().filter(|(_, waiting)| is_lost(waiting)).map(|(handle, _)| handle).collect();
-        for handle in lost {
-            self.fail(net, handle, Error::new(ErrorCode::ConnectionLost));
+        let mut lost = Vec::new();
+        for (handle, waiting) in self.pool.iter_mut() {
+            if !waiting.is_over() {
+                let is_lost = |asked: &mut Asked| asked.endpoint == endpoint;
+                lost.extend(waiting.asked.extract_if(.., is_lost).map(|asked| (handle, asked.partition)));
+            }
+        }
+        for (handle, partition) in lost {
+            self.put_off(net, handle, partition, |_| Error::new(ErrorCode::ConnectionLost));
         }
     }
 

@@ -679,11 +679,12 @@ impl Transactions {
                                     Err(Error::new(ErrorCode::ConnectionLost))
                                 }
                             };
+                            self.rolled_back.push((transaction.id, ErrorCode::ConnectionLost));
                             self.finish(net, handle, busy.batch, standing);
                         }
                     }
                 }
-                State::Open => {}
+                State::Open => self.rolled_back.push((transaction.id, ErrorCode::ConnectionLost)),
                 as_it_was @ (State::Fresh | State::Held { .. } | State::Asking { .. } | State::Ended(_)) => {
                     transaction.state = as_it_was;
                 }

@@ -220,6 +220,14 @@ impl<T> Pool<T> {
             Place::Free(_) => None,
         })
     }
+
+    /// The same, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match &mut slot.place {
+            Place::Used(record) => Some((Handle::new(index as u32, slot.generation), record)),
+            Place::Free(_) => None,
+        })
+    }
 }
 
 impl<T> core::ops::Index<Handle> for Pool<T> {

@@ -112,6 +112,8 @@ errors! {
         "No data node is connected: retry when the cluster is reachable again.";
     UnknownOutcome = 4012, Unknown,
         "The connection was lost while the transaction was being committed: whether it, or this operation of it, was done is not known.";
+    RowLost = 4013, Application,
+        "The transaction is committed, but a row that it has read was lost with a connection: read it again, and change nothing again.";
     ConnectionLost = 4002, Temporary,
         "The connection to the data node was lost and the transaction was rolled back: retry it.";
     TransactionAborted = 4350, Temporary,
@@ -241,6 +243,8 @@ errors! {
         "Only SQL can do this to a table that was made by SQL: use a SQL node.";
     SameDataNode = 20047, Usage,
         "Two of the given addresses lead to the same data node: one of them is used.";
+    LedByAnother = 20061, Temporary,
+        "Another data node leads the cluster and changes the schema: the request goes to that one.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

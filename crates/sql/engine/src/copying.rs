@@ -17,7 +17,7 @@ use crate::auto_increment::gone::{self, Going};
 use crate::definition::{Description, split_own_part};
 use crate::failure::{Failure, Result, ha};
 use crate::leftovers::Which;
-use crate::schema::carry_out;
+use crate::schema::{carry_out, carry_out_over};
 use crate::session::Session;
 use crate::table::OpenTable;
 use vinga::{ErrorCode, Fence};
@@ -143,7 +143,9 @@ impl Copying {
 pub fn fence(session: &mut Session, table: &OpenTable) -> Result<()> {
     let handle = table.table(session)?.clone();
     let (birth, going) = (handle.core().birth().0, Going::of(&handle));
-    let fence = carry_out(session, |cluster| async move { cluster.as_async().fence_table(&handle).await })?;
+    // A fence that comes too late is lifted at once: nothing is done then.
+    let cluster = session.cluster()?.clone();
+    let fence = carry_out_over(session.node(), &cluster, cluster.as_async().fence_table(&handle))?;
     session.copying().originals.push(Original {
         name: table.name().to_owned(),
         birth,

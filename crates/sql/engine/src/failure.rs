@@ -173,7 +173,8 @@ impl Failure {
         Failure { is_temporary: true, ..Failure::new(ErrorCode::LockTimeout as i32, text) }.doomed()
     }
 
-    /// No answer to a commit came in time.
+    /// No answer came in time to a commit, or to a change of a definition, which is carried out when what it waits for
+    /// is over.
     #[must_use]
     pub fn of_commit(self) -> Self {
         let text = format!("{UNKNOWN}{}", self.text);

@@ -29,28 +29,41 @@ fn failure(node: &Node, error: &vinga::Error) -> Failure {
 }
 
 /// Executes a change, with a time limit. A kill does not end it: a statement that renames several tables would be left
-/// between two of them, and it would not be known whether the last change was made.
+/// between two of them, and it would not be known whether the last change was made. That is not known either when the
+/// time is over: the data nodes carry out what waits there, for others' transactions or for a data node that leaves.
 pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     session: &mut Session,
     change: impl FnOnce(Cluster) -> F,
 ) -> Result<T> {
     let cluster = session.cluster()?.clone();
-    carry_out_over(session.node(), &cluster, change(cluster.clone()))
+    let is_connected = || cluster.endpoints().iter().any(|endpoint| endpoint.is_connected);
+    match within_time(session.node(), &cluster, change(cluster.clone())) {
+        // What was under way on a connection that was lost has been answered. The rest was never sent.
+        Err(late) if is_connected() => Err(late.of_commit()),
+        Err(late) => Err(late),
+        Ok(done) => done.map_err(|error| failure(session.node(), &error)),
+    }
 }
 
-/// Like [`carry_out`], over a connection of the pool.
+/// Executes a request over a connection of the pool that does nothing if its time is over, or does it once more.
 pub(crate) fn carry_out_over<T>(
     node: &Node,
     cluster: &Cluster,
-    change: impl Future<Output = vinga::Result<T>>,
+    request: impl Future<Output = vinga::Result<T>>,
 ) -> Result<T> {
+    within_time(node, cluster, request)?.map_err(|error| failure(node, &error))
+}
+
+/// What a request was answered, or the failure that it has no answer within the time for changes.
+fn within_time<T>(
+    node: &Node,
+    cluster: &Cluster,
+    request: impl Future<Output = vinga::Result<T>>,
+) -> Result<vinga::Result<T>> {
     let waiter = Arc::new(Waiter::default());
     node.watch(&waiter);
     let longest = node.wait_max_ms() + CHANGE_MS;
-    match waiter.run(cluster, longest, change).output {
-        Ok(done) => done.map_err(|error| failure(node, &error)),
-        Err(_) => Err(node.timed_out(cluster, longest)),
-    }
+    waiter.run(cluster, longest, request).output.map_err(|_| node.timed_out(cluster, longest))
 }
 
 /// Creates a table.

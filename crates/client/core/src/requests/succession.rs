@@ -10,8 +10,10 @@
 //! fenced the table already. That fence is lifted, and the requester may try again, unless another requester of this
 //! client was given it (`given_fences`). A request to lift one goes on until it is carried out, whether anybody waits
 //! or not, and so does one for a fence that nobody wants any more: no fence is left behind as long as the session
-//! lives. While the dictionary is too busy for it, as it is while it does not know yet that its node leads the
-//! cluster, it is asked again and again.
+//! lives. While the dictionary is too busy for it, it is asked again and again.
+//!
+//! A client may have received the view of a new president before the dictionary there has: what that refuses, as it
+//! does not lead the cluster in its own view, is sent again, as is what a president refuses that is about to stop.
 
 use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence, why_no_way};
 use crate::error::{Error, Result};
@@ -221,7 +223,8 @@ impl Requests {
         }
     }
 
-    /// The president is about to stop, and has done nothing: it is sent to the next one, as soon as there is one.
+    /// The president is about to stop, or does not know yet that it is the president, and has done nothing: it is sent
+    /// to the next one, as soon as there is one, or once more.
     pub(super) fn ask_next_president(&mut self, net: &Net, handle: Handle) {
         let waiting = &mut self.pool[handle];
         if waiting.is_sent {

@@ -206,7 +206,11 @@ impl Run {
                 match batch.result(*number) {
                     Ok(row) => assert_eq!(row.unwrap(), image(&self.table, *key, &text_of(*key))),
                     // It was committed, but its rows are lost.
-                    Err(error) => assert!(error.code() == ErrorCode::ConnectionLost && self.is_disturbed),
+                    Err(error) => {
+                        let is_over = matches!(batch.standing(), Ok(Standing::Committed(_)));
+                        let code = if is_over { ErrorCode::RowLost } else { ErrorCode::ConnectionLost };
+                        assert!(error.code() == code && self.is_disturbed, "{error}");
+                    }
                 }
             }
         }

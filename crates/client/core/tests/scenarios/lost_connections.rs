@@ -560,7 +560,7 @@ fn an_older_view_is_not_taken_over() {
 }
 
 /// The partitions of scans that were opened, and where.
-fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
+pub fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
     let read = |sent: Sent| {
         let frame = sent.frame();
         let (head, _) = frame.head::<ScanOpenHead>().unwrap();
@@ -585,7 +585,7 @@ fn minutes_pass(rig: &mut Rig, lost: &[u16], alive: &[u16]) {
 }
 
 /// A data manager has no more rows.
-fn end_part(rig: &mut Rig, (link, name, _): (LinkId, u32, u16)) {
+pub fn end_part(rig: &mut Rig, (link, name, _): (LinkId, u32, u16)) {
     rig.feed(link, SignalNumber::ScanConfirm, BlockNumber::DataManager, |w| {
         w.put(&ScanAnswer {
             epoch: U64::new(1),
@@ -683,5 +683,35 @@ fn schema_events_come_from_the_next_president() {
             cold::write(w, &first.without(&[NodeId(1)]));
         });
         assert_eq!(asked(&mut rig), [2]);
+    }
+}
+
+/// The dictionary of the next president does not know yet that its node leads the cluster, as the client does: it
+/// refuses. It is asked again, for events and for a change.
+#[test]
+fn a_president_that_does_not_know_it_yet_is_asked_again() {
+    let first = first_view(&[0, 0]);
+    let mut rig = Rig::connected(2, &first);
+    rig.client.watch_schema().unwrap();
+    rig.feed(LinkId::new(1, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+        cold::write(w, &first.without(&[NodeId(1)]));
+    });
+    let change = rig.client.request(&Request::DropTable("test.t".into())).unwrap();
+    let signals = [
+        (SignalNumber::SchemaEventsRequest, SignalNumber::SchemaEventsRefuse),
+        (SignalNumber::DropTableRequest, SignalNumber::DropTableRefuse),
+    ];
+    for _ in 0..3 {
+        let mut requests = rig.all_sent();
+        requests.retain(|sent| node_at(sent.link) == 2);
+        for (signal, refusal) in signals {
+            let is_it = |sent: &&Sent| sent.frame().signal() == Some(signal);
+            let asked: Vec<&Sent> = requests.iter().filter(is_it).collect();
+            assert_eq!(asked.len(), 1, "{signal:?}");
+            let request = cold::read::<u32>(&asked[0].frame()).unwrap();
+            rig.refuse_with(LinkId::new(1, 0), refusal, ErrorCode::LedByAnother, request);
+        }
+        assert!(rig.client.take_answer(change).is_none());
+        rig.advance(60);
     }
 }

@@ -1,6 +1,7 @@
 //! What becomes of each kind of request when one of two data nodes dies, with frames written by hand: which are asked
 //! for again, which end with an error, and which notice nothing.
 
+use crate::lost_connections::{end_part, opened};
 use crate::rig::{Rig, Sent, first_view, node_at, table};
 use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId};
 use vinga_client_core::{
@@ -480,6 +481,64 @@ fn the_row_of_a_primary_that_moves_is_awaited() {
         row_of(&mut rig, SECOND, sent.1, 2);
         let batch = rig.client.take_operations(token).expect("it is over");
         assert_eq!(batch.result(OperationNumber(2)), Ok(None));
+    }
+}
+
+/// A batch reads a row, changes it, and commits. Its row is lost with a connection: that the transaction was committed
+/// must not look like something that may be done again.
+#[test]
+fn a_row_that_is_lost_behind_a_commit_is_nothing_to_repeat() {
+    for was_confirmed in [false, true] {
+        let (mut rig, view) = pair();
+        let table = table(2);
+        let key = key_at(&table, &view, 1);
+        let mut batch = locking_read(&table, key);
+        batch.push(&OperationSpec::new(&table, OperationKind::Delete, &key.to_le_bytes(), &[])).unwrap();
+        let token = rig.client.begin().unwrap();
+        rig.client.send(token, batch, BatchEnd::Commit);
+        let sent = batches_sent(&mut rig)[0];
+        assert_eq!(sent.0, 1, "the owner of the row coordinates");
+        if was_confirmed {
+            answer(&mut rig, sent, Outcome::Committed, None, 1);
+            assert!(rig.client.take_operations(token).is_none(), "its row may come");
+        }
+        die(&mut rig);
+        if !was_confirmed {
+            go_on(&mut rig, &view);
+            let question = rig.sent(SignalNumber::InheritedOutcomeRequest).remove(0);
+            let frame = question.frame();
+            let (question, _) = frame.head::<InheritedOutcomeRequest>().unwrap();
+            rig.answer(SECOND, (sent.1, question.request.get()), Some(0));
+        }
+        let batch = rig.client.take_operations(token).expect("it is over");
+        assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
+        let error = batch.result(OperationNumber(1)).unwrap_err();
+        assert_eq!((error.code(), error.is_retryable()), (ErrorCode::RowLost, false));
+        assert_eq!(batch.result(OperationNumber(2)), Ok(None));
+    }
+}
+
+/// The data node of a transaction's coordinator is lost, and with it the transaction. A scan within it, whose rows
+/// another data node sends, would lack its changes from now on: it ends.
+#[test]
+fn a_scan_ends_with_the_coordinator_of_its_transaction() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let token = rig.client.begin().unwrap();
+    rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
+    let sent = batches_sent(&mut rig)[0];
+    assert_eq!(sent.0, 1);
+    answer(&mut rig, sent, Outcome::Open, None, 0);
+    assert!(rig.client.take_operations(token).is_some());
+    let scan = rig.client.scan(&table, ScanSpec::default(), Some((token, OperationNumber(1)))).unwrap();
+    let parts = opened(&mut rig);
+    assert!(parts.iter().any(|part| part.0 == SECOND));
+    parts.into_iter().filter(|part| part.0 == FIRST).for_each(|part| end_part(&mut rig, part));
+    assert!(matches!(rig.client.next_rows(scan), ScanProgress::Waiting));
+    rig.break_link(FIRST);
+    match rig.client.next_rows(scan) {
+        ScanProgress::Ended(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -88,8 +88,12 @@ impl Session {
             (None, Some(transaction)) => transaction.result(number),
             (None, None) => Err(Error::new(ErrorCode::TransactionAborted)),
         };
-        let both = read.map_or(Ok(()), result).and_then(|()| result(number));
-        let Err(error) = both else { return Ok(Changed::Yes) };
+        let read = match read.map_or(Ok(()), result) {
+            // It is committed, so the change's own result rules. Whether the row differs, nobody can say any more.
+            Err(error) if error.code() == ErrorCode::RowLost => Ok(()),
+            read => read,
+        };
+        let Err(error) = read.and_then(|()| result(number)) else { return Ok(Changed::Yes) };
         match error.code() {
             ErrorCode::NoSuchRow | ErrorCode::ConditionFailed => Ok(Changed::NotFound),
             ErrorCode::NumericOverflow => Ok(Changed::Overflow),

@@ -187,6 +187,12 @@ impl Rig {
         while self.client.next_command().is_some() {}
     }
 
+    /// The dictionary at the other end refuses a request.
+    pub fn refuse_with(&mut self, link: LinkId, signal: SignalNumber, code: ErrorCode, request: u32) {
+        let refusal = Refusal { request, code: code as u16, detail: String::new() };
+        self.feed(link, signal, BlockNumber::Dictionary, |w| cold::write(w, &refusal));
+    }
+
     /// The client is admitted wherever it greets now.
     pub fn admit_all(&mut self, view: &ClusterView) {
         for (link, _) in self.greetings() {
