@@ -361,7 +361,9 @@ impl World {
     }
 
     /// There is one view of each number, and each one has only members of those before. When one begins, those that it
-    /// has lost may not answer clients any more.
+    /// has lost may not answer clients any more; unless so many of its own have ended by then that nobody can go on in
+    /// it: one that has stopped in order just after it had agreed may be known to have ended to one that was lost, which
+    /// may answer as nobody else can.
     fn check_chain(&mut self, view: &Arc<ClusterView>) {
         let number = view.number().0;
         if let Some(known) = self.agreed.views.get(&number) {
@@ -380,6 +382,10 @@ impl World {
             if !has_all_of(earlier, later) {
                 self.violations.push(format!("views {at} and {number} are not of one chain"));
             }
+        }
+        let runs = |node: NodeId| view.member(node).is_some_and(|member| self.is_running(Start::of(member)));
+        if view.lack_of(runs).is_some() {
+            return;
         }
         let has_lease =
             |thread: &Thread| thread.lease > self.clocks[usize::from(thread.node) - 1].at(self.now());

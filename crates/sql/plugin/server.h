@@ -59,6 +59,8 @@ struct Connection {
   query_id_t statement= 0;
   /* The statement that copies a table, which has a write fence then; 0 if there is none. */
   query_id_t copies= 0;
+  /* The statement for which a kill of an earlier one is forgotten. */
+  query_id_t revived= 0;
   /* The transaction was prepared: others commit together with it. */
   bool is_prepared= false;
   Silence silence;

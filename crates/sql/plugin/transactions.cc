@@ -148,10 +148,14 @@ void begin_statement(THD *thd, bool is_first) {
   Connection *connection= connection_of(thd);
   if (!connection) return;
   if (unlikely(connection->copies && connection->copies != thd->query_id)) lift_fences(connection);
+  /* A kill ends the statement that it meets: also the first thing of a later one need not be the first here. */
+  if (connection->revived != thd->query_id) {
+    connection->revived= thd->query_id;
+    engine->session_revive(connection->session);
+    if (thd_killed(thd)) engine->session_kill(connection->session);
+  }
   if (!is_first) return;
   connection->silence.leave();
-  engine->session_revive(connection->session);
-  if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd), thd_tx_isolation(thd) > ISO_READ_COMMITTED,
                           thd->query_id);
   /* For those that are committed in portions. */

@@ -372,6 +372,14 @@ impl Agreement {
         // Those that were given up may have let API nodes in by then.
         let latest = round.later.as_ref().map_or(&*self.view, |later| &later.view);
         let base = round.base.as_ref().unwrap_or(&self.view);
+        let is_left = |node| !round.failed.contains(&node) && !self.peers.is_gone(node);
+        if let Some(lack) = base.lack_of(is_left) {
+            // One of those that are given up may know that, too, and that nobody goes on without it: it may answer.
+            cx.mark("next view was not made as too many of its members have ended");
+            let failed = list(&round.failed);
+            let why = format_args!("{lack} is left (failed: {failed}; others have ended since)");
+            return self.stop(cx, ErrorCode::Partitioned, why);
+        }
         let view = base.without_after(&failed, latest).with_ticket(round.ticket);
         cx.log(
             LogLevel::Warning,

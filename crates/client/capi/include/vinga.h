@@ -157,6 +157,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_CLUSTER_FAILURE 4009
 /** The connection was lost while the transaction was being committed: whether it, or this operation of it, was done is not known. */
 #define VINGA_ERROR_UNKNOWN_OUTCOME 4012
+/** The transaction is committed, but a row that it has read was lost with a connection: read it again, and change nothing again. */
+#define VINGA_ERROR_ROW_LOST 4013
 /** The transaction was rolled back before: begin a new one. */
 #define VINGA_ERROR_TRANSACTION_ABORTED 4350
 /** The peer speaks another protocol version. */
@@ -279,6 +281,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NEEDS_SQL 20046
 /** Two of the given addresses lead to the same data node: one of them is used. */
 #define VINGA_ERROR_SAME_DATA_NODE 20047
+/** Another data node leads the cluster and changes the schema: the request goes to that one. */
+#define VINGA_ERROR_LED_BY_ANOTHER 20061
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 

@@ -59,7 +59,7 @@ use ranges::Ranges;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 
 /// Maximum number of values in a range.
@@ -143,13 +143,13 @@ impl Counter {
     /// counter's values, and 0 if the first is greater than the column's maximum.
     ///
     /// # Errors
-    /// If no values could be fetched.
+    /// If no values could be fetched, or not within the time for an answer.
     pub fn take(self: &Arc<Self>, session: &mut Session, request: &ValueRequest) -> Result<(u64, u64)> {
         let incarnation = session.cluster()?.incarnation();
-        let node = session.node();
+        let node = &Arc::clone(session.node());
         let mut state = self.state.lock().expect(NO_PANIC);
         state.meet(incarnation);
-        let mut waits = 0;
+        let (mut waits, began) = (0, Instant::now());
         // If a fetch of a smaller range is already under way, the statement waits for that one and for its own.
         let patience = if state.fetching.is_some_and(|values| values < request.span()) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
@@ -181,6 +181,10 @@ impl Counter {
             state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
             if session.is_killed() {
                 return Err(Failure::killed());
+            }
+            let longest = node.wait_max_ms();
+            if began.elapsed() > Duration::from_millis(longest) && state.fetches == fetches_before {
+                return Err(node.timed_out(session.cluster()?, longest));
             }
         }
     }

@@ -239,6 +239,25 @@ fn a_node_that_has_stopped_in_order_may_have_gone_on_before() {
     }
 }
 
+/// Node 1 does not reach node 2, and node 3 agrees to give that up. Before the next view begins node 3 ends, and says
+/// so to both. Node 2 is certain then that nobody goes on without it; so nobody may.
+#[test]
+fn no_view_begins_that_lacks_a_node_group_by_then() {
+    for seed in 0..20 {
+        let mut network = cluster(seed, &[0, 1, 1], false);
+        network.cut(&[1], &[2]);
+        network.cut(&[2], &[1]);
+        while !network.has_met("next view waited for leases") {
+            network.run(1);
+        }
+        network.end(3, End::InOrder);
+        network.run(REST);
+        assert!(network.has_met("next view was not made as too many of its members have ended"));
+        assert_eq!(network.members(1), set(&[1, 2, 3]), "no other view was made");
+        assert!(network.stopped(1).is_some_and(|why| why.contains("node group 1 is left")));
+    }
+}
+
 /// The same with four: 2 and 4 stand still.
 #[test]
 fn two_processes_that_have_ended_may_have_gone_on_before() {

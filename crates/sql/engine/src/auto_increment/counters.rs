@@ -34,13 +34,21 @@ impl Attempts {
     fn once_more(&mut self, error: vinga::Error) -> vinga::Result<()> {
         self.made += 1;
         let is_race = matches!(error.code(), ErrorCode::DuplicateKey | ErrorCode::TableExists);
-        let may_help = is_race || (error.is_retryable() && error.code() != ErrorCode::ClusterFailure);
+        // If what was lost was done all the same, some values are skipped.
+        let may_help = is_race
+            || was_lost(&error)
+            || (error.is_retryable() && error.code() != ErrorCode::ClusterFailure);
         if !may_help || self.made == ATTEMPTS_MAX {
             return Err(error);
         }
         thread::sleep(self.backoff.once_more());
         Ok(())
     }
+}
+
+/// Whether an attempt may have moved the counter, and nobody knows where to.
+fn was_lost(error: &vinga::Error) -> bool {
+    matches!(error.code(), ErrorCode::RowLost | ErrorCode::UnknownOutcome)
 }
 
 /// The table; the first user creates it.
@@ -90,10 +98,13 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
         transaction.update(&table, key, &Update::new().add("next", count))?;
         let reading = transaction.define_read(&table, key, Lock::Exclusive)?;
         let error = match transaction.commit() {
-            Ok(committed) => {
-                let end = number(&committed.row(&reading)?.ok_or(ErrorCode::NoSuchRow)?)?;
-                return Ok((end - count, end));
-            }
+            Ok(committed) => match committed.row(&reading) {
+                Ok(row) => {
+                    let end = number(&row.ok_or(ErrorCode::NoSuchRow)?)?;
+                    return Ok((end - count, end));
+                }
+                Err(error) => error,
+            },
             Err(error) => error,
         };
         match error.code() {
@@ -235,6 +246,8 @@ pub fn failure(error: &vinga::Error, otherwise: impl FnOnce(&vinga::Error) -> Fa
         ErrorCode::BadRow => {
             Failure::new(ha::AUTO_INCREMENT_READ_FAILED, format!("{TABLE} is not as it should be"))
         }
+        // Nothing of the statement's own was sent: it may be repeated.
+        _ if was_lost(error) => otherwise(&ErrorCode::ConnectionLost.into()),
         _ => otherwise(error),
     }
 }
@@ -262,6 +275,8 @@ mod tests {
     #[test]
     fn what_does_not_pass_by_is_not_tried_again() {
         assert!(Attempts::default().once_more(ErrorCode::NumericOverflow.into()).is_err());
-        assert!(Attempts::default().once_more(ErrorCode::DuplicateKey.into()).is_ok());
+        for code in [ErrorCode::DuplicateKey, ErrorCode::RowLost, ErrorCode::UnknownOutcome] {
+            assert!(Attempts::default().once_more(code.into()).is_ok());
+        }
     }
 }

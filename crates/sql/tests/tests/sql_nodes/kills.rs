@@ -190,6 +190,30 @@ fn one_of_two_that_wait_for_each_other_goes_on() {
     }
 }
 
+/// Without autocommit, or within a transaction, the next statement need not lock a table: a kill of the one before does
+/// not end it, nor those behind it.
+#[test]
+fn a_kill_ends_one_statement_only() {
+    let scene = Scene::new();
+    let (mut killer, mut victim) = (scene.cluster.connect(0), scene.cluster.connect(0));
+    let id = victim.lines("SELECT CONNECTION_ID()").remove(0);
+    for before in ["SET autocommit = 0", "BEGIN"] {
+        victim.query(before);
+        victim.query("SELECT COUNT(*) FROM t");
+        thread::scope(|scope| {
+            let asleep = scope.spawn(|| drop(victim.try_query("SELECT SLEEP(600)")));
+            killer.await_statement_of(&id);
+            killer.query(&format!("KILL QUERY {id}"));
+            asleep.join().expect("it ends");
+        });
+        assert_eq!(victim.lines("SELECT COUNT(*) > 0 FROM information_schema.VINGA_RESTARTS"), ["1"]);
+        victim.query("SHOW TABLES");
+        assert_eq!(victim.lines("SELECT COUNT(*) FROM t"), ["5000"]);
+        victim.query("ROLLBACK");
+        victim.query("SET autocommit = 1");
+    }
+}
+
 #[test]
 fn a_lock_that_is_not_granted_ends_the_statement_only() {
     let scene = Scene::new();

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use vinga::blocking::Cluster;
+use vinga::{NodeId, ShutdownTerms};
 use vinga_sql_tests::data_cluster::{DATA_NODES, DataCluster};
 use vinga_sql_tests::{Session, eventually};
 use vinga_sqlnode::ScopedSqlNode;
@@ -175,6 +176,51 @@ fn nothing_fails_when_data_nodes_are_restarted_that_leave_before() {
         );
     });
     assert_eq!(failed, [""; 0]);
+}
+
+/// A data node that leaves waits for a transaction, and a change of a definition waits for it. When the SQL node has
+/// waited long enough, that is no reason to repeat the change: it is carried out behind the others.
+#[test]
+fn a_change_of_a_definition_that_waits_for_a_data_node_is_not_reported_as_undone() {
+    let data = DataCluster::start(PROGRAM, &[("TransactionInactiveTimeout", "600000")], None);
+    let node = ScopedSqlNode::start(&data.local_addresses()).unwrap_or_else(|error| panic!("{error}"));
+    let connect = || Session::new(node.connect().expect("the SQL node answers"));
+    let (mut holder, mut changing) = (connect(), connect());
+    holder.query("CREATE DATABASE d");
+    holder.query("USE d");
+    for table in ["d.t", "d.u"] {
+        holder.query(&format!("CREATE TABLE {table} (id INT PRIMARY KEY, n INT) ENGINE=VINGA"));
+        holder.query(&format!("INSERT INTO {table} SELECT seq, 0 FROM seq_1_to_64"));
+    }
+    // The lock is at the data node that stays.
+    let stays = (1..=64).any(|id| {
+        holder.query("BEGIN");
+        holder.query(&format!("UPDATE d.t SET n = 1 WHERE id = {id}"));
+        let node = holder.lines("SELECT DISTINCT NODE_ID FROM information_schema.VINGA_LOCKS");
+        node == ["1"] || {
+            holder.query("ROLLBACK");
+            false
+        }
+    });
+    assert!(stays, "each data node is the primary of some of the rows");
+    changing.query("SET GLOBAL vinga_wait_max = 500");
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let cluster = Cluster::connect(&data.addresses()).expect("they answer");
+            let terms = ShutdownTerms::Unnoticed { wait: 600_000 };
+            assert!(cluster.restart(NodeId(2), terms).expect("the other one can go on"));
+        });
+        let mut failure = None;
+        eventually("a change waits", || {
+            changing.query("REPLACE INTO d.u VALUES (1, 1)");
+            failure = changing.try_query("TRUNCATE TABLE d.u").err();
+            failure.is_some()
+        });
+        let failure = failure.expect("found just now").to_string();
+        assert!(failure.contains("4012") && failure.contains("not known"), "{failure}");
+        holder.query("COMMIT");
+    });
+    eventually("it is carried out", || changing.lines("SELECT COUNT(*) FROM d.u") == ["0"]);
 }
 
 /// A SQL node that may have missed schema events forgets the definitions that have changed, and only these: others may
