@@ -11,7 +11,7 @@ use vinga_kernel::LaneId;
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::restart::{ReorganizeConfirm, ReorganizeRequest};
-use vinga_wire::view::{ClusterView, Placement};
+use vinga_wire::view::{ClusterView, Member, Placement};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
 
 /// The API node. No other one has this id.

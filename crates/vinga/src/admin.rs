@@ -245,6 +245,10 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             if !cluster.data_nodes().contains(&NodeId(*node)) {
                 return Err(absent::describe(*node, &cluster, configured(&place).as_ref()));
             }
+            // It is to come back with the file as it is now.
+            if let Some(folder) = place.folder() {
+                up::check_file(&folder, &cluster).map_err(|why| format!("{why}. Nothing was stopped"))?;
+            }
             let folder = local_folder(&place, NodeId(*node));
             restart::run(&cluster, *node, folder.as_ref(), *wait, json)
         }

@@ -29,6 +29,27 @@ pub fn is_stopping(folder: &NodeFolder) -> bool {
     })
 }
 
+/// Why the last start of a data node, or its last run, has ended by itself, and what its parent does about it: a
+/// sentence. `None` while it runs, or if its log does not say it.
+pub fn failure(folder: &NodeFolder) -> Option<String> {
+    let runs = matches!(folder.running(), Ok(Some(_)));
+    if runs { None } else { failure_in(&folder.log_tail(0, LINES_MAX)) }
+}
+
+/// `log` is the end of the log.
+fn failure_in(log: &str) -> Option<String> {
+    let parents = |line: &&str| line.contains(" warning restarts: ");
+    let mut lines = log.lines().rev().skip_while(|line| line.is_empty()).peekable();
+    let next = lines.next_if(parents).and_then(|line| line.split_once(": it is "));
+    let is_why = |line: &str| line.starts_with("vinga: ") || line.contains(" error ");
+    let why = lines.take_while(|line| !parents(line)).find(|line| is_why(line))?;
+    let why = why.strip_prefix("vinga: ").or_else(|| why.split_once(" error ").map(|(_, why)| why))?;
+    Some(match next {
+        Some((_, next)) => format!("it has ended: {why} (it is {next})"),
+        None => format!("it has ended: {why}"),
+    })
+}
+
 /// The lines since the node was started, if that is among them.
 fn this_start(log: &str) -> &str {
     log.rfind(" info node: Vinga ").map_or(log, |at| &log[at..])
@@ -55,6 +76,27 @@ mod tests {
 
     fn line(second: u8, text: &str) -> String {
         format!("2026-03-01T12:00:0{second}.123Z info {text}\n")
+    }
+
+    #[test]
+    fn why_a_start_has_failed_is_said() {
+        let log = line(0, "node: Vinga 1")
+            + "2026-03-01T12:00:01.123Z error node: the rows do not fit here\n"
+            + "2026-03-01T12:00:01.130Z info node: the node stops\n";
+        assert_eq!(failure_in(&log).expect("it says so"), "it has ended: node: the rows do not fit here");
+        let again = "2026-03-01T12:00:01.150Z warning restarts: data node 2 has ended with exit code 1: it is \
+                     started again in 8.0 s\n";
+        let sentence = failure_in(&(log.clone() + again)).expect("it says so");
+        assert_eq!(sentence, "it has ended: node: the rows do not fit here (it is started again in 8.0 s)");
+        let wrong = "vinga: config.ini line 17: all have the same\n";
+        let sentence = failure_in(&(log + again + wrong + again)).expect("it says so");
+        assert_eq!(
+            sentence,
+            "it has ended: config.ini line 17: all have the same (it is started again in 8.0 s)"
+        );
+        let killed = "2026-03-01T12:00:01.150Z warning restarts: data node 2 has ended by signal 9: it is started \
+                      again in 0.5 s\n";
+        assert_eq!(failure_in(&(line(0, "node: Vinga 1") + killed)), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use super::leave::{self, Then};
 use crate::data_node::LOOK_PAUSE;
+use crate::node_log;
 use crate::waiting::Waiting;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time between two questions to the others whether it starts.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// When a data node can be restarted that the others can't do without.
+pub const WITH_ANOTHER: &str = "it can be restarted when another one with the same rows is a full member ('vinga admin \
+                                status' says which are away; 'vinga up' starts those of a folder that do not run)";
 
 /// A data node that was started again.
 pub struct Restarted {
@@ -93,7 +98,7 @@ pub fn restart(
     let has_left =
         leave::leave(cluster, node, wait, Then::StartsAgain).map_err(|error| match error.code() {
             ErrorCode::NodeIsNeeded => {
-                format!("{error}: 'vinga down' and 'vinga up' restart the whole cluster of a folder")
+                format!("{error}: {WITH_ANOTHER}")
             }
             _ => format!("data node {node} can't be asked: {error}"),
         })?;
@@ -132,15 +137,19 @@ fn await_return(cluster: &Cluster, before: &DataNode, folder: Option<&NodeFolder
             ));
         }
         if signed.elapsed() >= SIGN_PATIENCE {
-            return Err(format!(
-                "data node {node} has stopped, and there has been no sign of its next start for {} s: nobody starts it \
-                 again, or it can't start, and then its log says why",
-                SIGN_PATIENCE.as_secs()
-            ));
+            let seconds = SIGN_PATIENCE.as_secs();
+            return Err(match folder.and_then(node_log::failure) {
+                Some(failure) => format!("data node {node} has stopped, and does not come back: {failure}"),
+                None => format!(
+                    "data node {node} has stopped, and there has been no sign of its next start for {seconds} s: nobody \
+                     starts it again, or it can't start, and then its log says why"
+                ),
+            });
         }
         waiting.say_from_time_to_time(|| {
-            let phase = phase.as_ref().map_or_else(String::new, |phase| format!(": {phase}"));
-            format!("waiting until data node {node} has come back{phase}")
+            let failure = || folder.and_then(node_log::failure);
+            let more = phase.clone().or_else(failure).map_or_else(String::new, |more| format!(": {more}"));
+            format!("waiting until data node {node} has come back{more}")
         });
         std::thread::sleep(LOOK_PAUSE);
     }

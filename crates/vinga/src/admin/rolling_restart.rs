@@ -7,7 +7,7 @@
 
 use super::arbitration::Arbitration;
 use super::place::Configured;
-use super::restart::{Restarted, restart};
+use super::restart::{Restarted, WITH_ANOTHER, restart};
 use super::show::Management;
 use crate::data_node::LOOK_PAUSE;
 use crate::up;
@@ -128,8 +128,7 @@ fn check(members: &[DataNode]) -> Result<(), String> {
     let (node, group) = (alone.node, alone.group);
     Err(format!(
         "data nodes can be restarted one after the other only if each node group has another one with the same rows: data \
-         node {node} is the only one of node group {group} that has all its rows. Nothing was stopped. 'vinga down' and \
-         'vinga up' restart the whole cluster of a folder"
+         node {node} is the only one of node group {group} that has all its rows. Nothing was stopped: {WITH_ANOTHER}"
     ))
 }
 

@@ -12,6 +12,7 @@ use crate::data::{self, DataOptions};
 use crate::data_node::{self, EarlierRun, LOOK_PAUSE, Sign};
 use crate::management_node;
 use crate::mgm;
+use crate::node_log;
 use crate::waiting::Waiting;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -337,10 +338,16 @@ fn wait_until_joined(
                 Err(why) => failures.push(why),
             }
         }
-        waited.say_if_long(|| {
+        waited.say_from_time_to_time(|| {
             let ids: Vec<String> = joining.iter().map(|(id, _)| id.to_string()).collect();
             let logs = wanted.cluster.join("node-*/vinga.log");
-            format!("waiting until data node {} has joined; the logs: {}", ids.join(", "), logs.display())
+            let failure_of = |(id, _): &(u8, Started)| {
+                let why = node_log::failure(&NodeFolder::new(wanted.cluster, *id))?;
+                Some(format!("\n  data node {id}: {why}"))
+            };
+            let failures: String = joining.iter().filter_map(failure_of).collect();
+            let (ids, logs) = (ids.join(", "), logs.display());
+            format!("waiting until data node {ids} has joined; the logs: {logs}{failures}")
         });
         std::thread::sleep(LOOK_PAUSE);
     }
