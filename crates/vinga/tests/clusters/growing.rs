@@ -217,7 +217,7 @@ fn a_file_that_does_not_fit_the_cluster_is_refused() {
     ];
     for (text, why) in cases {
         fs::write(folder.0.join("config.ini"), text).expect("it can be changed");
-        for command in [&["rolling-restart"][..], &["add", "nodegroup"]] {
+        for command in [&["rolling-restart"][..], &["restart", "2"], &["add", "nodegroup"]] {
             let text = refused(&folder, command);
             assert!(text.contains(why), "{command:?}: {text}");
         }

@@ -173,7 +173,7 @@ fn those_that_are_needed_are_not_stopped() {
     let (ok, text) = folder.run("admin", &["stop", "2", "--wait"]);
     assert!(!ok && text.contains("20076"), "{text}");
     let text = refused(&folder, &["restart", "2"]);
-    assert!(text.contains("20076") && text.contains("'vinga down' and 'vinga up'"), "{text}");
+    assert!(text.contains("20076") && text.contains("when another one with the same rows"), "{text}");
     let text = refused(&folder, &["rolling-restart"]);
     assert!(text.contains("is the only one of node group") && text.contains("Nothing was stopped"), "{text}");
     let text = refused(&folder, &["restart", "9"]);

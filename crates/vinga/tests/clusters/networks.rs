@@ -17,6 +17,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
+use vinga::DataNode;
 use vinga::blocking::Cluster;
 use vinga_rig::network::Network;
 use vinga_rig::process::{NodeProcess, apart};
@@ -36,6 +37,7 @@ struct Hosts<'a> {
     network: &'a Network,
     folder: TempDir,
     nodes: Vec<NodeProcess>,
+    data_nodes: u8,
     _management: NodeProcess,
 }
 
@@ -60,28 +62,31 @@ impl<'a> Hosts<'a> {
             text += &format!("[ndbd]\nNodeId={node}\nHostName={}\n", Network::address(node));
         }
         fs::write(path("config.ini"), text).expect("it is ours");
-        let run = |host: u8, name: String, arguments: &[&str]| {
-            let folder = path(&name);
-            fs::create_dir(&folder).expect("it is new");
-            let log = File::create(folder.join("log")).expect("it is ours");
-            let mut command = apart(vinga().get_program());
-            command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
-            command.args(arguments).arg("--folder").arg(&folder).stdout(Stdio::null()).stderr(log);
-            network.on(host, move || NodeProcess::start(&mut command, None))
-        };
         let config = path("config.ini");
         let config = ["mgm", "--config", config.to_str().expect("it is text")];
-        let mut management = run(management_host, "mgm".into(), &config);
+        let mut management = run(network, management_host, &path("mgm"), &config);
         wait_ready(&mut management, &path("mgm"));
-        let mgm = format!("key={},{}", key.display(), Network::address(management_host));
-        let data = |node: u8| run(node, format!("node-{node}"), &["data", "--mgm", &mgm]);
-        let nodes = (1..=data_nodes).map(data).collect();
-        let mut hosts = Hosts { network, folder, nodes, _management: management };
+        let mut hosts = Hosts { network, folder, nodes: Vec::new(), data_nodes, _management: management };
+        hosts.nodes = (1..=data_nodes).map(|node| hosts.start_node(node)).collect();
         for node in 1..=data_nodes {
             let folder = hosts.folder_of(node);
             wait_ready(hosts.node(node), &folder);
         }
         hosts
+    }
+
+    fn start_node(&self, node: u8) -> NodeProcess {
+        let key = self.folder.path().join("key");
+        let mgm = format!("key={},{}", key.display(), Network::address(self.management_host()));
+        run(self.network, node, &self.folder_of(node), &["data", "--mgm", &mgm])
+    }
+
+    /// A data node that has ended is started again, and copies its rows from others.
+    fn start_again(&mut self, node: u8) {
+        // One that was killed has left it.
+        let _ = fs::remove_file(self.folder_of(node).join("vinga.address"));
+        let process = self.start_node(node);
+        *self.node(node) = process;
     }
 
     fn folder_of(&self, node: u8) -> PathBuf {
@@ -93,7 +98,7 @@ impl<'a> Hosts<'a> {
     }
 
     fn count(&self) -> u8 {
-        self.nodes.len() as u8
+        self.data_nodes
     }
 
     fn management_host(&self) -> u8 {
@@ -125,6 +130,16 @@ impl<'a> Hosts<'a> {
     }
 }
 
+/// Starts a process on a host, with a folder and a log there.
+fn run(network: &Network, host: u8, folder: &Path, arguments: &[&str]) -> NodeProcess {
+    fs::create_dir_all(folder).expect("it is ours");
+    let log = File::options().create(true).append(true).open(folder.join("log")).expect("it is ours");
+    let mut command = apart(vinga().get_program());
+    command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
+    command.args(arguments).arg("--folder").arg(folder).stdout(Stdio::null()).stderr(log);
+    network.on(host, move || NodeProcess::start(&mut command, None))
+}
+
 fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
@@ -135,7 +150,8 @@ fn wait_ready(process: &mut NodeProcess, folder: &Path) {
 }
 
 /// Starts data nodes, has clients work, lets something fail meanwhile, and waits until exactly one of these sets of
-/// data nodes has stopped and the others have gone on. An empty set says that all go on.
+/// data nodes has stopped and the others have gone on. An empty set says that all go on. Then those that have stopped
+/// are started again, come back while clients work, and get their share of the primaries.
 fn fails(
     data_nodes: u8,
     stopping: &[&[u8]],
@@ -150,6 +166,7 @@ fn fails(
         let mut random = fastrand::Rng::with_seed(seed);
         let context = format!("seed {seed}");
         let mut hosts = Hosts::start(&network, data_nodes);
+        let cluster = hosts.client();
         let clusters = (0..API_NODES).map(|_| hosts.client()).collect();
         // Threads of the clients connect again from where they began.
         network.on(data_nodes + 2, || {
@@ -165,6 +182,13 @@ fn fails(
                 progress.wait_for(100);
                 let ended = hosts.ended();
                 assert!(is_one(&ended), "{context}: {ended:?} have stopped\n{}", hosts.logs());
+                ended.iter().for_each(|(node, _)| hosts.start_again(*node));
+                progress.wait_until(|| {
+                    let states = cluster.data_node_states();
+                    states.len() == usize::from(data_nodes) && DataNode::are_balanced(&states)
+                });
+                progress.wait_for(100);
+                assert!(hosts.ended().is_empty(), "{context}: all are there again\n{}", hosts.logs());
                 progress.stop();
             });
             ran.unwrap_or_else(|what| panic!("{context}: {what}\n{}", hosts.logs()));
@@ -174,6 +198,26 @@ fn fails(
             eprintln!("{context}: {} transactions, {summary:?}", finished.history.transactions.len());
         });
     }
+}
+
+/// Data nodes are killed, one after the other, and each comes back before the next one goes.
+#[test]
+fn each_comes_back_before_the_next_one_is_killed() {
+    fails(4, &[&[1], &[2], &[3], &[4]], |hosts, clients, random| {
+        let cluster = hosts.client();
+        let first = random.u8(0..4);
+        for at in 0..3 {
+            let node = (first + at) % 4 + 1;
+            hosts.node(node).kill();
+            clients.wait_for(random.u64(1..200));
+            hosts.start_again(node);
+            clients.wait_until(|| {
+                let states = cluster.data_node_states();
+                states.len() == 4 && DataNode::are_balanced(&states)
+            });
+        }
+        hosts.node((first + 3) % 4 + 1).kill();
+    });
 }
 
 fn could_not_go_on(hosts: &mut Hosts<'_>) {
