@@ -360,10 +360,10 @@ impl World {
         }
     }
 
-    /// There is one view of each number, and each one has only members of those before. When one begins, those that it
-    /// has lost may not answer clients any more; unless so many of its own have ended by then that nobody can go on in
-    /// it: one that has stopped in order just after it had agreed may be known to have ended to one that was lost, which
-    /// may answer as nobody else can.
+    /// There is one view of each number, and each one has only members of those before. When one begins, those that
+    /// it has lost may not answer clients any more; unless so many of its own have ended by then that nobody can go
+    /// on in it: one that was lost may know that one of these has stopped in order just after it had agreed, and may
+    /// answer as nobody else can.
     fn check_chain(&mut self, view: &Arc<ClusterView>) {
         let number = view.number().0;
         if let Some(known) = self.agreed.views.get(&number) {
