@@ -493,6 +493,7 @@ impl Client {
                     self.give_up_questions(ErrorCode::ClusterRestarted);
                     self.reads.fail_parked(&mut self.net);
                     self.scans.end_all(&mut self.net, ErrorCode::ConnectionLost);
+                    self.statistics.end_all(&mut self.net, ErrorCode::ConnectionLost);
                 }
                 self.go_on_in_view();
                 if is_ready && self.sessions.is_open(endpoint) {

@@ -98,12 +98,11 @@ impl Statistics {
         let partitions = table.partitions().len();
         let asked: Vec<PartitionId> =
             table.partitions().iter().step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
-        let has_way = |partition: &PartitionId| {
-            let routes = &net.routes;
-            let may_come = routes.way(*partition).is_some() || net.now < routes.awaited_until(*partition);
-            if may_come { Ok(()) } else { Err(routes.why_no_way(*partition, false)) }
+        // A question is not worth waiting for: who asks can do without the answer.
+        let way = |&partition: &PartitionId| {
+            net.routes.way(partition).ok_or_else(|| net.routes.why_no_way(partition, false))
         };
-        asked.iter().try_for_each(has_way)?;
+        asked.iter().try_for_each(|partition| way(partition).map(drop))?;
         if asked.is_empty() {
             return Err(ErrorCode::ClusterFailure.into());
         }
@@ -242,6 +241,14 @@ impl Statistics {
         }
         for (handle, partition) in lost {
             self.put_off(net, handle, partition, |_| Error::new(ErrorCode::ConnectionLost));
+        }
+    }
+
+    /// The cluster was restarted: there may be other tables.
+    pub fn end_all(&mut self, net: &mut Net, code: ErrorCode) {
+        let open = self.pool.iter().filter(|(_, waiting)| !waiting.is_over());
+        for handle in open.map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.fail(net, handle, Error::new(code));
         }
     }
 

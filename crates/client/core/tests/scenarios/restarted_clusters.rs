@@ -3,7 +3,7 @@
 
 use crate::lost_data_nodes::{FIRST, read};
 use crate::rig::{Rig, first_view, table, view_of_start};
-use vinga_client_core::{Command, LinkId, ScanProgress, ScanSpec};
+use vinga_client_core::{Command, LinkId, RangeSpec, ScanProgress, ScanSpec};
 use vinga_wire::scan::{SCAN_BATCH_END, ScanAnswer, ScanOpenHead};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
 
@@ -61,9 +61,11 @@ fn scans_and_reads_do_not_go_on_in_another_cluster() {
         });
     });
     let token = read(&mut rig, &table, 1);
+    let statistics = rig.client.statistics(&table, &RangeSpec::new(0)).unwrap();
     let greeted = restart(&mut rig, 1);
     rig.admit(greeted, &view_of_start(2, 1, &[0]));
     assert_eq!(rig.sent(SignalNumber::ScanOpenRequest).len(), 0);
+    assert!(rig.client.take_statistics(statistics).expect("it is over").is_err());
     for scan in scans {
         match rig.client.next_rows(scan) {
             ScanProgress::Ended(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
