@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 
-.PHONY: up down cluster build lib install sql test lint unit simulate check hooks bench soak tools clean help
+.PHONY: up down cluster rolling build lib install sql test lint unit simulate check hooks bench soak tools clean help
 
 help:
 	@echo "make up     install what is missing, build, start a cluster with two SQL nodes, run a first session on it"
@@ -59,6 +59,9 @@ down:
 # Several data nodes keep nothing on disk yet, so 'make up' has one.
 cluster: build sql
 	VINGA=$(VINGA) scripts/cluster.sh
+
+rolling: build sql
+	VINGA=$(VINGA) scripts/rolling.sh
 
 # The seeds are run by the program that the tests were just built with, which has the same assertions: to build one that
 # is optimised takes longer than it saves.
