@@ -10,6 +10,10 @@ use std::time::Duration;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::{Connection, running};
 
+/// Ports for nodes.
+const PORT_FIRST: u16 = 12_000;
+const PORTS: u32 = 7_000;
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A cluster in a folder of its own; stopped and removed at the end.
@@ -59,16 +63,16 @@ impl Drop for Cluster {
     }
 }
 
-/// The first of this many consecutive ports on which no process listens now.
+/// The first of this many consecutive ports on which no process listens now: below those that the operating system
+/// gives to connections and to whoever names none, so that nobody takes them while a node is down.
 fn free_ports(count: u16) -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-        let port = first.local_addr().expect("it is bound").port();
-        let behind = (1..count).map(|i| TcpListener::bind(("127.0.0.1", port.saturating_add(i))));
-        if behind.collect::<Result<Vec<_>, _>>().is_ok() {
-            return port;
-        }
-    }
+    let place = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(4, Ordering::Relaxed));
+    let mut candidates = (0..PORTS).map(|at| PORT_FIRST + (place.wrapping_add(at) % PORTS) as u16);
+    let are_free = |first: &u16| {
+        let ports = (0..count).map(|at| TcpListener::bind(("127.0.0.1", first + at)));
+        ports.collect::<Result<Vec<_>, _>>().is_ok()
+    };
+    candidates.find(are_free).expect("there are free ports")
 }
 
 #[test]
