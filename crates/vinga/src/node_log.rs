@@ -36,14 +36,21 @@ pub fn failure(folder: &NodeFolder) -> Option<String> {
     if runs { None } else { failure_in(&folder.log_tail(0, LINES_MAX)) }
 }
 
-/// `log` is the end of the log.
+/// `log` is the end of the log. What stands before the last start, or before the last word of the parent, is older.
 fn failure_in(log: &str) -> Option<String> {
-    let parents = |line: &&str| line.contains(" warning restarts: ");
+    let is_parents = |line: &&str| line.contains(" restarts: ");
     let mut lines = log.lines().rev().skip_while(|line| line.is_empty()).peekable();
-    let next = lines.next_if(parents).and_then(|line| line.split_once(": it is "));
-    let is_why = |line: &str| line.starts_with("vinga: ") || line.contains(" error ");
-    let why = lines.take_while(|line| !parents(line)).find(|line| is_why(line))?;
-    let why = why.strip_prefix("vinga: ").or_else(|| why.split_once(" error ").map(|(_, why)| why))?;
+    let next = match lines.next_if(is_parents) {
+        // It has stopped in order, to be started again.
+        Some(line) if line.contains(" info restarts: ") => return None,
+        line => line.and_then(|line| line.split_once(": it is ")),
+    };
+    let why = |line: &str| {
+        let logged = || line.split_once(' ')?.1.strip_prefix("error ").map(str::to_owned);
+        line.strip_prefix("vinga: ").map(str::to_owned).or_else(logged)
+    };
+    let is_older = |line: &&str| is_parents(line) || line.contains(" info node: Vinga ");
+    let why = lines.take_while(|line| !is_older(line)).find_map(why)?;
     Some(match next {
         Some((_, next)) => format!("it has ended: {why} (it is {next})"),
         None => format!("it has ended: {why}"),
@@ -96,7 +103,16 @@ mod tests {
         );
         let killed = "2026-03-01T12:00:01.150Z warning restarts: data node 2 has ended by signal 9: it is started \
                       again in 0.5 s\n";
-        assert_eq!(failure_in(&(line(0, "node: Vinga 1") + killed)), None);
+        let broken = "2026-03-01T12:00:01.140Z warning sockets: its connection broke: reset (os error 104)\n";
+        assert_eq!(
+            failure_in(&(line(0, "node: Vinga 1") + broken + killed)),
+            None,
+            "that is no failure of it"
+        );
+        let in_order = line(2, "restarts: data node 2 has stopped to be started again: it is started");
+        let failed = "2026-03-01T12:00:01.123Z error node: of an earlier run\n".to_owned();
+        assert_eq!(failure_in(&(failed.clone() + &in_order)), None);
+        assert_eq!(failure_in(&(failed + &line(2, "node: Vinga 1"))), None);
     }
 
     #[test]
