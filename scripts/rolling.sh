@@ -51,6 +51,7 @@ for load in read_write bank; do
         grep -E "FATAL|transactions:|ignored errors:|reconnects:|max:" "$folder/$load-$node"
     done
 done
+grep -q FATAL "$folder"/*-[12] && failed=1
 bank 2 check | grep sums || failed=1
 [ "$failed" = 0 ] && echo "nobody has noticed anything"
 exit "$failed"
