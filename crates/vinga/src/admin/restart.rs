@@ -24,7 +24,8 @@ const ASK_PAUSE: Duration = Duration::from_millis(500);
 
 /// When a data node can be restarted that the others can't do without.
 pub const WITH_ANOTHER: &str = "it can be restarted when another one with the same rows is a full member ('vinga admin \
-                                status' says which are away; 'vinga up' starts those of a folder that do not run)";
+                                status' says which are away; 'vinga up' starts those of a folder that do not run); where \
+                                there is none, 'vinga down' and 'vinga up' restart it, and what is in memory only is gone";
 
 /// A data node that was started again.
 pub struct Restarted {
