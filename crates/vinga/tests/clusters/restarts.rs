@@ -24,7 +24,15 @@ pub fn up_with(settings: &[&str], more: &[&str]) -> Folder {
     folder
 }
 
-pub const SETTINGS: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
+/// A data node, or a transaction that holds a lock, may stand still for seconds where others want the CPUs, too.
+pub const SETTINGS: [&str; 6] = [
+    "--set",
+    "DataMemory=64M",
+    "--set",
+    "HeartbeatIntervalDbDb=5000",
+    "--set",
+    "TransactionDeadlockDetectionTimeout=20000",
+];
 
 pub const PAIR: [&str; 4] = ["--data-nodes", "2", "--replicas", "2"];
 
