@@ -4,8 +4,9 @@
 use crate::data_node::LOOK_PAUSE;
 use crate::waiting::Waiting;
 use std::thread;
+use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga::{NodeId, Result, ShutdownTerms};
+use vinga::{ErrorCode, NodeId, Result, ShutdownTerms};
 
 /// How long it is waited, in seconds, if nothing else is given.
 pub const WAIT: &str = "60";
@@ -22,16 +23,33 @@ pub enum Then {
     StartsAgain,
 }
 
+/// How long it is tried to connect to a data node that is to be asked, if others are connected.
+const CONNECTING_MAX: Duration = Duration::from_secs(5);
+
 /// Has a data node leave, for so many seconds at most, and stop. Returns when it stops, and whether it has left before.
 ///
 /// # Errors
 /// Those of [`Cluster::shut_down`].
 pub fn leave(cluster: &Cluster, node: NodeId, wait: u32, then: Then) -> Result<bool> {
     let terms = ShutdownTerms::Unnoticed { wait: wait * 1_000 };
+    let ask = || match then {
+        Then::StaysDown => cluster.shut_down(node, terms),
+        Then::StartsAgain => cluster.restart(node, terms),
+    };
+    let begun = Instant::now();
     thread::scope(|scope| {
-        let asking = scope.spawn(|| match then {
-            Then::StaysDown => cluster.shut_down(node, terms),
-            Then::StartsAgain => cluster.restart(node, terms),
+        let asking = scope.spawn(|| {
+            loop {
+                match ask() {
+                    // It was asked nothing, as it is not connected at this moment.
+                    Err(error)
+                        if error.code() == ErrorCode::ClusterFailure && begun.elapsed() < CONNECTING_MAX =>
+                    {
+                        thread::sleep(LOOK_PAUSE);
+                    }
+                    answer => return answer,
+                }
+            }
         });
         let mut waiting = Waiting::begin();
         while !asking.is_finished() {
