@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::NodeId;
 use vinga_kernel::{Host, LaneId};
 use vinga_wire::frame::Frames;
-use vinga_wire::handshake::Refusal;
+use vinga_wire::handshake::{ALL_SENT, Refusal};
 use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 use vinga_workloads::step::{Answer, Fate};
@@ -326,9 +326,12 @@ impl World {
     /// The process of a data node ends: it says so, and closes what it has open behind all that it has sent.
     fn end_in_order(&mut self, node: u8) {
         self.note(|| format!("data node {node} has ended in order"));
+        let has_sent_all = self.has_said_all(node);
         self.halt(node);
         let now = self.now();
+        let last_words = self.last_words(node, has_sent_all);
         for down in self.close_client_connections(node) {
+            self.put_split(down, now, Payload::Bytes(last_words.clone()));
             self.put(down, now, Payload::End);
         }
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);
@@ -350,6 +353,24 @@ impl World {
         if !self.is_anybody_there() {
             self.starts.lost_for_good = Some(format!("data node {node} was the last one, and stops"));
         }
+    }
+
+    /// The last that it sends on each connection of an API node.
+    fn last_words(&self, node: u8, has_sent_all: bool) -> Vec<u8> {
+        let view = self.threads[self.thread_of(node, 0).0].executor.view();
+        let has_left = view.has_given_up_all(NodeId(node));
+        let refusal = Refusal {
+            request: if has_left && has_sent_all { ALL_SENT } else { 0 },
+            code: ErrorCode::NodeStopping as u16,
+            detail: String::new(),
+        };
+        let mut frame = Vec::new();
+        let signal = SignalNumber::HelloRefuse;
+        cold::write(
+            &mut FrameWriter::begin(&mut frame, signal, 0, Address::NONE, Address::NONE, 0),
+            &refusal,
+        );
+        frame
     }
 
     /// A session of an API node is answered: in a calm run nothing has failed on account of a data node.

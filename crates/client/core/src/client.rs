@@ -22,7 +22,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::time::{Span, Tick};
 use vinga_base::{NodeId, TransactionId};
-use vinga_wire::handshake::{HelloConfirm, Refusal};
+use vinga_wire::handshake::{ALL_SENT, HelloConfirm, Refusal};
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::take_over::OutcomesReleasedOrder;
 use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
@@ -192,8 +192,10 @@ impl Client {
     /// A connection could not be opened, or has broken. A connection that was ordered to be closed must not be named
     /// any more until it is to be opened again.
     pub fn on_broken(&mut self, link: LinkId, detail: impl Into<String>) {
-        let error = Error::with_detail(ErrorCode::ClusterFailure, detail);
-        self.lose(link.endpoint(), error);
+        // It may have ended behind what led to its being closed.
+        if self.sessions.is_wanted(link) {
+            self.lose(link.endpoint(), Error::with_detail(ErrorCode::ClusterFailure, detail));
+        }
     }
 
     /// A connection could not be opened: what listens there refuses it before the greeting, for want of the cluster's
@@ -522,6 +524,15 @@ impl Client {
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
+        if refusal.code == ErrorCode::NodeStopping as u16
+            && refusal.request == ALL_SENT
+            && let Some(is_all) = self.sessions.note_all_sent(&mut self.net, link)
+        {
+            if is_all {
+                self.end(link.endpoint(), Error::new(ErrorCode::NodeStopping), Unread::Nothing);
+            }
+            return self.go_on_in_view();
+        }
         self.sessions.note_refused(link.endpoint());
         let is_declared_failed = self.sessions.is_declared_failed(&refusal);
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
@@ -555,15 +566,17 @@ impl Client {
 
     /// The cluster has another view.
     fn on_view_changed(&mut self, view: ClusterView) {
-        self.net.routes.adopt(view);
+        self.net.adopt(view);
         self.go_on_in_view();
     }
 
     /// A data node has sent a view, perhaps a new one: nothing more is expected of data nodes that are no members.
     fn go_on_in_view(&mut self) {
-        for endpoint in self.sessions.without_member(self.net.routes.view()) {
-            if self.sessions.is_open(endpoint) {
-                self.lose(endpoint, Error::new(ErrorCode::NodeFailure));
+        for (endpoint, has_left) in self.sessions.without_member(&self.net) {
+            if has_left {
+                self.sessions.part(&self.net, endpoint);
+            } else if self.sessions.is_open(endpoint) {
+                self.end(endpoint, Error::new(ErrorCode::NodeFailure), Unread::Lost);
             }
         }
         self.rebuild_routes();
@@ -580,7 +593,7 @@ impl Client {
     }
 
     /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once, if they are
-    /// connected, or as soon as they are.
+    /// connected, or as soon as they are. All endpoints whose data nodes have failed were given up before.
     fn rebuild_routes(&mut self) {
         self.sessions.rebuild_routes(&mut self.net);
         self.sessions.add_members(&mut self.net);
@@ -588,6 +601,11 @@ impl Client {
         self.writes.go_on(&mut self.net);
         self.transactions.go_on(&mut self.net);
         self.scans.go_on(&mut self.net);
+        self.ask_successors();
+    }
+
+    /// Asks the successors of coordinators that have failed, each once.
+    fn ask_successors(&mut self) {
         let inherited = self.sessions.find_successors(&mut self.net);
         if !inherited.is_empty() {
             let names: Vec<_> = inherited.iter().map(|&index| self.net.outcomes.get(index).name).collect();
@@ -609,8 +627,14 @@ impl Client {
         }
     }
 
-    /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
+    /// The connections of an endpoint are lost, with what may have been on its way here.
     fn lose(&mut self, endpoint: u16, error: Error) {
+        self.end(endpoint, error, Unread::Lost);
+        self.ask_successors();
+    }
+
+    /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
+    fn end(&mut self, endpoint: u16, error: Error, unread: Unread) {
         let net = &mut self.net;
         self.reads.on_lost(net, endpoint);
         self.writes.on_lost(net, endpoint);
@@ -622,7 +646,9 @@ impl Client {
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
-        net.turnovers.note_lost(endpoint);
+        if unread == Unread::Lost {
+            net.turnovers.note_lost(endpoint);
+        }
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
         self.sessions.add_members(net);
@@ -633,6 +659,15 @@ impl Client {
         self.transactions.finish_without_rows(net);
         self.go_on_with_requests();
     }
+}
+
+/// What becomes of that which a data node may have sent, and which has not been read, when its connections are closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unread {
+    /// It is lost.
+    Lost,
+    /// There is nothing.
+    Nothing,
 }
 
 /// Whether bytes, perhaps the beginning of a frame only, can't be a data node's answer to a greeting.

@@ -12,6 +12,7 @@ use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
 use vinga_base::{Incarnation, NodeId, PartitionId, TransactionId, ViewNumber};
 use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// What something under way is.
@@ -66,13 +67,14 @@ pub enum Command {
     Close(LinkId),
 }
 
-/// When endpoints were connected and lost, in the order of these events.
+/// When endpoints were connected, and when something may have been lost with their connections, in the order of these
+/// events.
 pub struct Turnovers {
     /// How many there have been.
     count: u64,
-    /// The newest of each endpoint; 0 for none.
-    newest: Vec<u64>,
-    /// The newest of these that were losses.
+    /// The newest of each endpoint that was a connection; 0 for none.
+    connected: Vec<u64>,
+    /// The newest that was a loss.
     lost: Vec<u64>,
     /// The view that was known when each was connected last.
     connected_in: Vec<ViewNumber>,
@@ -81,27 +83,34 @@ pub struct Turnovers {
 impl Turnovers {
     fn new(endpoints: usize) -> Self {
         let none = vec![0; endpoints];
-        Turnovers { count: 0, newest: none.clone(), lost: none, connected_in: vec![ViewNumber(0); endpoints] }
+        let connected_in = vec![ViewNumber(0); endpoints];
+        Turnovers { count: 0, connected: none.clone(), lost: none, connected_in }
     }
 
     /// An endpoint is connected, in this view or an earlier one of its data node.
     pub fn note_connected(&mut self, endpoint: u16, view: ViewNumber) {
         self.count += 1;
-        self.newest[usize::from(endpoint)] = self.count;
+        self.connected[usize::from(endpoint)] = self.count;
         self.connected_in[usize::from(endpoint)] = view;
     }
 
-    /// The connections of an endpoint are lost.
+    /// The connections of an endpoint are lost, and what its data node may have sent by them. Those that end when
+    /// everything has come are none of these events.
     pub fn note_lost(&mut self, endpoint: u16) {
         self.count += 1;
-        self.newest[usize::from(endpoint)] = self.count;
         self.lost[usize::from(endpoint)] = self.count;
     }
 
     fn add_endpoint(&mut self) {
-        self.newest.push(0);
+        self.connected.push(0);
         self.lost.push(0);
         self.connected_in.push(ViewNumber(0));
+    }
+
+    /// Whether what was sent by the connections that an endpoint had since `connected` may not have come, of what was
+    /// asked for when there had been so many events: they were opened later, or lost since.
+    fn may_lack(&self, endpoint: u16, connected: u64, asked: u64) -> bool {
+        connected > asked || self.lost[usize::from(endpoint)] > connected
     }
 }
 
@@ -152,6 +161,12 @@ impl Net {
             trace: 0,
             settings,
         }
+    }
+
+    /// Adopts a view if it is newer than the one that is known.
+    pub fn adopt(&mut self, view: ClusterView) {
+        let turnovers = &self.turnovers;
+        self.routes.adopt(view, |endpoint| turnovers.connected[usize::from(endpoint)]);
     }
 
     /// Makes room for one more endpoint.
@@ -220,18 +235,20 @@ impl Net {
         if now.view < moment.view || self.routes.lost_in() > moment.view {
             return true;
         }
-        let is_other = |endpoint: u16| self.turnovers.newest[usize::from(endpoint)] > moment.turnovers;
         let mut former = self.routes.former_owners(partition, moment.view);
         let was_lost = former.any(|owner| match owner {
-            Owner::At(endpoint) => is_other(endpoint),
+            Owner::At { endpoint, connected } => {
+                self.turnovers.may_lack(endpoint, connected, moment.turnovers)
+            }
             Owner::NotConnected => true,
             Owner::NotKnown => now.turnovers != moment.turnovers,
         });
         let Some((link, _)) = self.routes.way(partition) else { return true };
         let endpoint = usize::from(link.endpoint());
+        let is_other = self.turnovers.connected[endpoint] > moment.turnovers;
         let is_first = self.turnovers.lost[endpoint] <= moment.turnovers;
         let was_before = self.turnovers.connected_in[endpoint] <= self.routes.other_owner_in(partition);
-        was_lost || is_other(link.endpoint()) && !(is_first && was_before)
+        was_lost || is_other && !(is_first && was_before)
     }
 
     /// Tells the driver that there is news.

@@ -114,15 +114,21 @@ impl Outcomes {
 
     /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator,
     /// `is_alive` whether that is itself, `link` how the one who acts is reached. Returns those whose successor can be
-    /// reached now, and was another one before, or not connected: it has been asked nothing by this connection.
+    /// reached now, and was another one before, or not connected: it has been asked nothing by this connection. One
+    /// whose data node has left, but may still have sent answers (`still_answers`), has no successor before these have
+    /// come.
     pub fn find_successors(
         &mut self,
         acts_for: impl Fn(CoordinatorName) -> Option<Address>,
         is_alive: impl Fn(CoordinatorName) -> bool,
         link: impl Fn(Address) -> Option<LinkId>,
+        still_answers: impl Fn(u16) -> bool,
     ) -> Vec<CoordinatorIndex> {
         let mut changed = Vec::new();
         for (index, coordinator) in (0..).map(CoordinatorIndex).zip(&mut self.coordinators) {
+            if coordinator.link.is_some_and(|link| still_answers(link.endpoint())) {
+                continue;
+            }
             // Nobody is known for one of another incarnation of the cluster: it is asked nothing.
             let Some(acting) = acts_for(coordinator.name) else {
                 coordinator.link = None;
@@ -285,18 +291,21 @@ mod tests {
         let index = outcomes.coordinator(one, LinkId(0));
         outcomes.note_unanswered(index, TransactionId(77));
         outcomes.unlink(0);
-        let nobody = outcomes.find_successors(|_| Some(other), |_| false, |_| None);
+        let nobody = outcomes.find_successors(|_| Some(other), |_| false, |_| None, |_| false);
         assert_eq!(nobody, [], "the successor is not connected");
-        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))), [index]);
         assert_eq!(
-            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))),
+            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1)), |_| false),
+            [index]
+        );
+        assert_eq!(
+            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1)), |_| false),
             [],
             "it is the same"
         );
         outcomes.unlink(0);
-        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| None), []);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| None, |_| false), []);
         assert_eq!(
-            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))),
+            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1)), |_| false),
             [index],
             "it is back"
         );
@@ -306,7 +315,7 @@ mod tests {
         assert_eq!(outcomes.take_released(), [(LinkId(1), Address(9), one)]);
         assert_eq!(outcomes.take_released(), []);
         // It fails, too: the next one has to know it again.
-        outcomes.find_successors(|_| Some(other), |_| false, |_| Some(LinkId(2)));
+        outcomes.find_successors(|_| Some(other), |_| false, |_| Some(LinkId(2)), |_| false);
         assert_eq!(outcomes.take_released(), [(LinkId(2), other, one)]);
     }
 
@@ -316,9 +325,15 @@ mod tests {
         let mut outcomes = Outcomes::default();
         let index = outcomes.coordinator(name(7), LinkId(0));
         outcomes.note_unanswered(index, TransactionId(77));
-        assert_eq!(outcomes.find_successors(|_| Some(Address(7)), |_| true, |_| Some(LinkId(0))), []);
+        assert_eq!(
+            outcomes.find_successors(|_| Some(Address(7)), |_| true, |_| Some(LinkId(0)), |_| false),
+            []
+        );
         outcomes.unlink(0);
-        assert_eq!(outcomes.find_successors(|_| Some(Address(7)), |_| false, |_| Some(LinkId(1))), [index]);
+        assert_eq!(
+            outcomes.find_successors(|_| Some(Address(7)), |_| false, |_| Some(LinkId(1)), |_| false),
+            [index]
+        );
         assert!(outcomes.take_unanswered(TransactionId(77), 0));
         assert_eq!(outcomes.take_released(), [(LinkId(1), Address(7), name(7))]);
     }

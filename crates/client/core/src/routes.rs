@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::link::LinkId;
 use alloc::vec::Vec;
 use vinga_base::time::Tick;
-use vinga_base::{NodeId, PartitionId, ViewNumber};
+use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
@@ -56,8 +56,13 @@ const FORMER_MAX: usize = 6;
 /// Where a former owner of a partition was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// By this endpoint.
-    At(u16),
+    /// By the connections that this endpoint had since that event ([`crate::net::Turnovers`]).
+    At {
+        /// The endpoint.
+        endpoint: u16,
+        /// When they were opened.
+        connected: u64,
+    },
     /// Nowhere.
     NotConnected,
     /// There may have been several, in views that this client has not had.
@@ -69,6 +74,8 @@ pub enum Owner {
 pub struct PartitionRoutes {
     view: ClusterView,
     lost_in: ViewNumber,
+    /// Data nodes that have left in order, each with its last start that did.
+    left: Vec<(NodeId, Incarnation)>,
     /// Of each partition the last owners before the present one, each with the last view in which it was that.
     former: Vec<Vec<(ViewNumber, Owner)>>,
     /// Of each partition the newest view that was known in which it had another owner.
@@ -83,24 +90,37 @@ pub struct PartitionRoutes {
 }
 
 impl PartitionRoutes {
-    /// Adopts a view if it is newer than the one that is known.
-    pub fn adopt(&mut self, view: ClusterView) {
-        if view.number() > self.view.number() {
-            // Nothing was lost with one that had nothing any more.
-            let is_left = |one: &Member| {
-                view.members().iter().any(|other| other.identity() == one.identity())
-                    || self.view.has_given_up_all(one.node)
-            };
-            if self.view.number() == ViewNumber(0) || !self.view.members().iter().all(is_left) {
-                self.lost_in = view.number();
-            }
-            self.note_owners(&view);
-            self.view = view;
+    /// Adopts a view if it is newer than the one that is known. `connected` says when the connections of an endpoint
+    /// were opened.
+    pub fn adopt(&mut self, view: ClusterView, connected: impl Fn(u16) -> u64) {
+        if view.number() <= self.view.number() {
+            return;
         }
+        let mut has_lost = self.view.number() == ViewNumber(0);
+        let is_gone = |one: &&Member| !view.members().iter().any(|other| other.identity() == one.identity());
+        for one in self.view.members().iter().filter(is_gone) {
+            // Nothing was lost with one that had nothing any more.
+            if self.view.has_given_up_all(one.node) {
+                self.left.retain(|(node, _)| *node != one.node);
+                self.left.push((one.node, one.incarnation));
+            } else {
+                has_lost = true;
+            }
+        }
+        if has_lost {
+            self.lost_in = view.number();
+        }
+        self.note_owners(&view, connected);
+        self.view = view;
+    }
+
+    /// Whether this start of a data node is no member any more, as it has left in order.
+    pub fn has_left(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.left.contains(&(node, incarnation))
     }
 
     /// Another view follows: notes the owners of partitions that are none any more in it.
-    fn note_owners(&mut self, next: &ClusterView) {
+    fn note_owners(&mut self, next: &ClusterView, connected: impl Fn(u16) -> u64) {
         let last = ViewNumber(next.number().0 - 1);
         // A primary moves once within two views, unless its data node has failed. (A number that was not used, as
         // agreement on its view was given up, is as good as a view that this client has missed.)
@@ -121,7 +141,10 @@ impl PartitionRoutes {
             let who = match route.and_then(|route| route.link) {
                 None => Owner::NotConnected,
                 Some(_) if !are_known => Owner::NotKnown,
-                Some(link) => Owner::At(link.endpoint()),
+                Some(link) => {
+                    let endpoint = link.endpoint();
+                    Owner::At { endpoint, connected: connected(endpoint) }
+                }
             };
             let list = &mut self.former[at];
             list.push((last, who));
@@ -358,7 +381,7 @@ mod tests {
         let connections = vec![connection(&[0, 1], &[0]), connection(&[2, 3], &[])];
         let member = Member::started(NodeId(3), Incarnation(1), 0, 4, 1).with_connections(connections);
         let mut routes = PartitionRoutes::default();
-        routes.adopt(ClusterView::first(vec![member]));
+        routes.adopt(ClusterView::first(vec![member]), |_| 0);
         routes.rebuild(
             NodeId(145),
             |node, c| Some(LinkId::new(node.0.into(), c)),
@@ -388,7 +411,7 @@ mod tests {
             Member::started(NodeId(node), Incarnation(1), 0, 3, 1).with_connections(connections)
         };
         let mut routes = PartitionRoutes::default();
-        routes.adopt(ClusterView::first((1..=3).map(member).collect()));
+        routes.adopt(ClusterView::first((1..=3).map(member).collect()), |_| 0);
         routes
     }
 

@@ -5,6 +5,10 @@
 //!      ▲                      │                       │                         │
 //!      └──────────────────────┴───────────────────────┴─────────────────────────┘  refused, broken, silent, too slow
 //! ```
+//! A data node that leaves the cluster in order *parts*: nothing is sent to it any more, but its connections are read
+//! until it has said on each of them that it has sent everything ([`vinga_wire::handshake::ALL_SENT`]). The view without it, which comes from
+//! others, may be read before what it has sent itself. So no answer is taken for lost that was on its way.
+//!
 //! A client is one session for the whole cluster: the first data node that admits it gives it a node id and a ticket,
 //! with which it greets on all further connections, to that node and to the others, and comes back after connections
 //! broke. So without a ticket one data node is greeted at a time. An address where nobody lets the client connect for a
@@ -130,7 +134,7 @@ impl Sessions {
                         lost.push((endpoint, Error::with_detail(ErrorCode::ClusterFailure, detail)));
                     }
                 }
-                State::Ready { .. } => {
+                State::Ready { .. } | State::Parting => {
                     if self.is_silent(net, endpoint) {
                         let detail = "the data node is silent";
                         lost.push((endpoint, Error::with_detail(ErrorCode::ConnectionLost, detail)));
@@ -239,7 +243,7 @@ impl Sessions {
             let is_before = match session.state {
                 State::Waiting { until } => until <= now && until < since,
                 State::First { .. } => session.is_greeted || !session.is_slow,
-                State::Further { .. } | State::Ready { .. } | State::Left => true,
+                State::Further { .. } | State::Ready { .. } | State::Parting | State::Left => true,
             };
             is_before && !may_be_greeted
         };
@@ -252,6 +256,9 @@ impl Sessions {
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Ready { .. } => self.send_disconnect(net, endpoint),
+                State::Parting => {
+                    self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
+                }
                 // Nothing has been sent there.
                 State::First { .. } if !net.link(LinkId::new(endpoint, 0)).is_open => {
                     self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
@@ -409,7 +416,7 @@ impl Sessions {
                     net.epoch_seen = 0;
                     net.routes.forget();
                 }
-                net.routes.adopt(confirm.view);
+                net.adopt(confirm.view);
                 let wanted = net.routes.connections_wanted(node);
                 session.state = State::Further { since, missing: wanted - 1 };
                 for connection in 1..wanted {
@@ -422,7 +429,7 @@ impl Sessions {
             }
             (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
                 // The view may have changed since the first greeting.
-                net.routes.adopt(confirm.view);
+                net.adopt(confirm.view);
                 session.state = State::Further { since, missing: missing - 1 };
                 missing - 1
             }
@@ -455,6 +462,27 @@ impl Sessions {
         self.ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16
     }
 
+    /// The data node of an endpoint that is ready has left the cluster: what it has sent is still read.
+    pub fn part(&mut self, net: &Net, endpoint: u16) {
+        let session = self.get_mut(endpoint);
+        if session.is_ready() {
+            session.state = State::Parting;
+            session.lost_at = Some(net.now);
+            session.error = Some(Error::new(ErrorCode::NodeStopping));
+        }
+    }
+
+    /// A data node has said on a connection that it was admitted by that it has sent everything; returns whether it has
+    /// said so on all of them. `None` if it was not admitted.
+    pub fn note_all_sent(&mut self, net: &mut Net, link: LinkId) -> Option<bool> {
+        self.part(net, link.endpoint());
+        let session = &mut self.list[usize::from(link.endpoint())];
+        matches!(session.state, State::Parting).then(|| {
+            session.close_one(net, link);
+            session.opened == 0
+        })
+    }
+
     /// All connections to an endpoint are to be closed; it is tried again after a pause.
     pub fn become_lost(&mut self, net: &mut Net, endpoint: u16, error: Error) {
         let session = &mut self.list[usize::from(endpoint)];
@@ -463,7 +491,7 @@ impl Sessions {
         session.failures += 1;
         let is_refused = mem::take(&mut session.is_refused);
         match session.state {
-            State::Further { .. } | State::Ready { .. } => {
+            State::Further { .. } | State::Ready { .. } | State::Parting => {
                 session.lost_in = session.admission;
                 session.lost_at = Some(net.now);
             }
@@ -505,6 +533,11 @@ impl Sessions {
         self.database
     }
 
+    /// Whether the driver was ordered to open a connection, and not to close it.
+    pub fn is_wanted(&self, link: LinkId) -> bool {
+        self.get(link.endpoint()).opened & 1 << link.connection() != 0
+    }
+
     /// Whether an endpoint has anything that can break.
     pub fn is_open(&self, endpoint: u16) -> bool {
         self.get(endpoint).opened != 0
@@ -524,6 +557,7 @@ impl Sessions {
                 Some(since + net.settings.greeting_timeout)
             }
             State::Ready { heartbeat_at } => Some(heartbeat_at),
+            State::Parting => Some(net.now + net.settings.heartbeat_interval),
             State::Left => None,
         });
         due.min()

@@ -5,6 +5,7 @@
 //! | `HelloRequest` | API node | data node's driver | greeting; must be the first frame, within the time limit |
 //! | `HelloConfirm` | driver | API node | admitted: the API node's id and the view of the cluster |
 //! | `HelloRefuse` | driver | API node | not admitted, with an error; the connection is closed after it |
+//! | `HelloRefuse` | driver | API node | the last signal on a connection that was admitted: why it is closed; [`ALL_SENT`] if nothing is lost with it |
 //!
 //! An API node opens its first connection with ticket 0. The confirm states how many connections the node wants from it
 //! (one for each thread that reads sockets, at most eight); each further greeting names its index and the ticket of the
@@ -91,6 +92,10 @@ pub struct HelloConfirm {
     /// How often the session was admitted: first, and each time that it came back.
     pub admission: u32,
 }
+
+/// [`Refusal::request`] of the last signal on a connection whose data node has left the cluster in order and stops:
+/// everything that it had to send to this client was sent, by this connection or others that end so, too.
+pub const ALL_SENT: u32 = 1;
 
 /// Body of `HelloRefuse` and of every other cold refusal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

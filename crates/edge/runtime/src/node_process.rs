@@ -306,10 +306,11 @@ impl NodeProcess {
     /// left: [`NodeProcess::stop_request`] says then that the node could not go on, and the process should end.
     pub fn stop(self) {
         log::info!(target: WHO, "the node stops");
+        let mut is_at_rest = false;
         if let Some(listener) = self.listener {
             self.switchboard.listener.post(ListenerMessage::Stop);
             join(listener);
-            come_to_rest(&self.switchboard);
+            is_at_rest = come_to_rest(&self.switchboard);
             if self.settings.has_disk {
                 bring_to_disk(&self.switchboard, self.settings.limits.disk_patience);
             }
@@ -319,7 +320,7 @@ impl NodeProcess {
             (0u16..).zip(self.threads).partition(|&(thread, _)| self.settings.is_send_thread(thread));
         for threads in [others, senders] {
             for &(thread, _) in &threads {
-                self.switchboard.threads[usize::from(thread)].post(Message::Stop);
+                self.switchboard.threads[usize::from(thread)].post(Message::Stop { is_at_rest });
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }
@@ -460,15 +461,15 @@ fn remove_for_good(file: &Path, observer: &Observer) -> io::Result<()> {
     flush_folder_observed(file.parent().unwrap_or(Path::new(".")), observer)
 }
 
-/// The last requests are carried out, transactions of other data nodes' rows included.
-fn come_to_rest(switchboard: &Switchboard) {
+/// The last requests are carried out, transactions of other data nodes' rows included. Returns whether all were.
+fn come_to_rest(switchboard: &Switchboard) -> bool {
     let (report, at_rest) = mpsc::channel();
     for thread in &switchboard.threads {
         thread.post(Message::ComeToRest(report.clone()));
     }
     drop(report);
     // It ends when all have reported. A thread that does not, because it hangs, is the watchdog's business.
-    for () in at_rest.iter() {}
+    at_rest.iter().filter(|&is_at_rest| is_at_rest).count() == switchboard.threads.len()
 }
 
 /// What was committed is brought to disk.

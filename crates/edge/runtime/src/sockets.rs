@@ -23,7 +23,7 @@ use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Tick};
 use vinga_local::Socket;
-use vinga_wire::handshake::Refusal;
+use vinga_wire::handshake::{ALL_SENT, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
 /// Lines a second about connections that break.
@@ -37,6 +37,20 @@ const FOREVER: Tick = Tick(u64::MAX);
 
 /// The source of the log lines.
 const WHO: &str = "sockets";
+
+/// The last that is sent on a connection of an API node.
+pub(crate) struct LastWords {
+    /// Why it is closed.
+    pub code: ErrorCode,
+    /// Nothing of what this node had to send to the API node is lost with it ([`ALL_SENT`]).
+    pub has_sent_all: bool,
+}
+
+impl From<ErrorCode> for LastWords {
+    fn from(code: ErrorCode) -> Self {
+        LastWords { code, has_sent_all: false }
+    }
+}
 
 /// The connections that one thread serves.
 pub(crate) struct Sockets {
@@ -492,7 +506,7 @@ impl Sockets {
     pub fn close(
         &mut self,
         api: NodeId,
-        reason: Option<ErrorCode>,
+        reason: Option<LastWords>,
         outbox: &mut Outbox,
         poller: &Poller,
         switchboard: &Switchboard,
@@ -505,14 +519,14 @@ impl Sockets {
         if let Some(moved) = self.connections.get(usize::from(place)) {
             self.places[usize::from(moved.api.0)] = Some(place);
         }
-        if let Some(code) = reason.filter(|_| !connection.is_link) {
+        if let Some(LastWords { code, has_sent_all }) = reason.filter(|_| !connection.is_link) {
             let own = outbox.routes.own_thread();
             let driver = Address::new(outbox.routes.own_node(), BlockNumber::Driver, own);
             let receiver = Address::new(api, BlockNumber::Api, 0);
             let lane = outbox.lane_mut(connection.lane);
             let mut writer = FrameWriter::begin(lane, SignalNumber::HelloRefuse, 0, receiver, driver, 0);
-            let detail = code.sentence().into();
-            cold::write(&mut writer, &Refusal { request: 0, code: code as u16, detail });
+            let (request, detail) = (if has_sent_all { ALL_SENT } else { 0 }, code.sentence().into());
+            cold::write(&mut writer, &Refusal { request, code: code as u16, detail });
         }
         let may_write = connection.is_link || self.may_answer();
         if let Some(sender) = connection.close(outbox, poller, may_write, statistics) {

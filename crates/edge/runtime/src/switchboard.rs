@@ -52,10 +52,14 @@ pub(crate) enum Message {
     Closed { api: NodeId },
     /// What became of tasks on files that the thread has handed over.
     FileAnswers(Vec<FileAnswer>),
-    /// The node is going to stop: read no requests of API nodes any more, and report when what was read is done.
-    ComeToRest(Sender<()>),
+    /// The node is going to stop: read no requests of API nodes any more, and report when what was read is done, or
+    /// that it was not done in time.
+    ComeToRest(Sender<bool>),
     /// The node stops: end all connections and then the thread.
-    Stop,
+    Stop {
+        /// Whether all threads have done what was read.
+        is_at_rest: bool,
+    },
 }
 
 /// A connection that was admitted, or a link to another data node.

@@ -31,7 +31,7 @@ use crate::rings::Rings;
 use crate::settings::{Limits, ThreadSettings};
 use crate::shares::{Allowance, LONG_WORK, Left};
 use crate::slice_pacer::{NANOS_AIM, NANOS_AIM_SHARED, SlicePacer};
-use crate::sockets::{NODE_IDS, Sockets};
+use crate::sockets::{LastWords, NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Inbox, Message, Switchboard};
@@ -107,10 +107,12 @@ pub(crate) struct Worker<H> {
     /// It has slept for the maximum time: nothing has woken it, and no timer is due.
     has_overslept: bool,
     /// No requests are read any more, since then, and it is to be reported when those that were read are done.
-    rest_awaited: Option<(u64, Sender<()>)>,
+    rest_awaited: Option<(u64, Sender<bool>)>,
     reads: Reads,
     /// The node stops, since then.
     stops_since: Option<u64>,
+    /// Whether all threads had done by then what was read.
+    is_at_rest: bool,
 }
 
 /// The parts of a worker.
@@ -196,6 +198,7 @@ impl<H: Host> Worker<H> {
             rest_awaited: None,
             reads: Reads::Everything,
             stops_since: None,
+            is_at_rest: false,
             statistics: registered.statistics().clone(),
             switchboard,
             limits,
@@ -224,9 +227,12 @@ impl<H: Host> Worker<H> {
             }
         }
         let links = self.sockets.quiet_links(self.executor.outbox());
+        let has_left = self.executor.view().has_given_up_all(self.switchboard.node);
+        let has_sent_all = has_left && self.is_at_rest && self.statistics.bytes_waiting.get() == 0;
         for api in self.sockets.api_nodes() {
             if !links.iter().any(|(node, _)| *node == api) {
-                self.disconnect(api, Some(ErrorCode::NodeStopping));
+                let reason = LastWords { code: ErrorCode::NodeStopping, has_sent_all };
+                self.disconnect(api, Some(reason));
             }
         }
         let view = self.executor.view().number().0 as u8;
@@ -489,7 +495,7 @@ impl<H: Host> Worker<H> {
         };
         if let Some((_, report)) = self.rest_awaited.take_if(has_come) {
             // Whoever waits for it may have given up.
-            let _ = report.send(());
+            let _ = report.send(is_quiet);
         }
     }
 

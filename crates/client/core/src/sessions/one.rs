@@ -23,6 +23,9 @@ pub(super) enum State {
     Ready {
         heartbeat_at: Tick,
     },
+    /// Its data node has left the cluster and stops: nothing is sent there any more, but what it has sent before is
+    /// still read.
+    Parting,
     /// It has been sent the disconnect notice.
     Left,
 }
@@ -41,7 +44,7 @@ pub(super) struct Session {
     pub admission: u32,
     /// In which admission connections to that node were lost, if none was opened since, by whatever address; else 0.
     pub lost_in: u32,
-    /// When that was, the last time.
+    /// When that was, or its data node left, the last time.
     pub lost_at: Option<Tick>,
     /// Whether nobody has answered the last attempt to connect.
     pub is_mute: bool,
@@ -95,15 +98,22 @@ impl Session {
     /// Closes all its connections.
     pub fn close(&mut self, net: &mut Net, endpoint: u16) {
         for connection in 0..CONNECTIONS_MAX {
-            if self.opened & 1 << connection != 0 {
-                let link = LinkId::new(endpoint, connection);
-                net.link(link).reset();
-                net.commands.push_back(Command::Close(link));
-            }
+            let link = LinkId::new(endpoint, connection);
+            self.close_one(net, link);
+            // Something may have been written for one that was closed before.
+            net.link(link).reset();
         }
-        self.opened = 0;
         self.is_greeted = false;
         self.is_slow = false;
+    }
+
+    /// Closes one of its connections, if it is open.
+    pub fn close_one(&mut self, net: &mut Net, link: LinkId) {
+        if self.opened & 1 << link.connection() != 0 {
+            self.opened &= !(1 << link.connection());
+            net.link(link).reset();
+            net.commands.push_back(Command::Close(link));
+        }
     }
 
     pub fn open(&mut self, net: &mut Net, link: LinkId) {

@@ -102,7 +102,9 @@ impl Sessions {
             return Vec::new();
         }
         let link = |acting: Address| self.link(acting.node(), routes.connection_to(acting)?);
-        net.outcomes.find_successors(|name| view.acts_for(name), |name| view.has_coordinator(name), link)
+        let still_answers = |endpoint| matches!(self.get(endpoint).state, State::Parting);
+        let is_alive = |name| view.has_coordinator(name);
+        net.outcomes.find_successors(|name| view.acts_for(name), is_alive, link, still_answers)
     }
 
     /// A connection of a node, if it is open.
@@ -140,15 +142,22 @@ impl Sessions {
         Some((president, LinkId::new(endpoint as u16, 0)))
     }
 
-    /// Those whose data node is no member of a view, at least not in the incarnation that has answered. Not those
-    /// that are being greeted: what is known of their addresses is of earlier connections.
-    pub fn without_member(&self, view: &ClusterView) -> Vec<u16> {
+    /// Those whose data node is no member of the view, at least not in the incarnation that has answered; and whether
+    /// it has left in order. Not those that are being greeted: what is known of their addresses is of earlier
+    /// connections.
+    pub fn without_member(&self, net: &Net) -> Vec<(u16, bool)> {
+        let view = net.routes.view();
         let is_lost = |session: &Session| {
             let is_it = |m: &Member| Some(m.node) == session.node && m.incarnation == session.incarnation;
             let has_answered = session.node.is_some() && !matches!(session.state, State::First { .. });
             has_answered && !view.members().iter().any(is_it)
         };
-        (0..).zip(&self.list).filter(|(_, session)| is_lost(session)).map(|(endpoint, _)| endpoint).collect()
+        let has_left = |session: &Session| {
+            let is_parting = matches!(session.state, State::Ready { .. } | State::Parting);
+            is_parting && session.node.is_some_and(|node| net.routes.has_left(node, session.incarnation))
+        };
+        let lost = (0..).zip(&self.list).filter(|(_, session)| is_lost(session));
+        lost.map(|(endpoint, session)| (endpoint, has_left(session))).collect()
     }
 
     /// All endpoints: those that were given in the order of their addresses, then those of members.

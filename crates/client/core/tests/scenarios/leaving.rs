@@ -1,12 +1,17 @@
 //! One of two data nodes leaves before it stops, with frames written by hand: nobody is answered that it has failed.
 
-use crate::lost_data_nodes::{FIRST, SECOND, answer, batches_sent, key_at, locking_read, pair};
-use crate::rig::{Rig, Sent, node_at, table};
+use crate::lost_data_nodes::{
+    FIRST, SECOND, answer, answer_reads, batches_sent, key_at, locking_read, pair, read, reads_sent,
+};
+use crate::rig::{Rig, Sent, first_view_with, node_at, table};
 use vinga_base::schema::TableDefinition;
 use vinga_base::{NodeId, OperationNumber};
-use vinga_client_core::{Answer, BatchEnd, LinkId, Request};
+use vinga_client_core::{Answer, BatchEnd, LinkId, OperationSpec, Request, Standing};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm, TableRecord};
-use vinga_wire::key_read::NO_ROW;
+use vinga_wire::handshake::ALL_SENT;
+use vinga_wire::key_read::{KeyReadHead, NO_ROW};
+use vinga_wire::operation::OperationKind;
+use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{Outcome, TransactionRow};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
@@ -48,17 +53,142 @@ fn a_row_is_awaited_though_a_data_node_has_ended_that_had_left() {
         adopt(&mut rig, FIRST, &last.without(&[NodeId(2)]));
         answer(&mut rig, sent, Outcome::Open, None, 1);
         assert!(rig.client.take_operations(token).is_none(), "its row comes");
-        rig.feed(FIRST, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
-            w.put(&TransactionRow {
-                transaction: U64::new(sent.1),
-                epoch: U64::new(5),
-                operation: U32::new(1),
-                row_bytes: U16::new(NO_ROW),
-                unused: U16::ZERO,
-            });
-        });
+        send_row(&mut rig, FIRST, sent.1, 1);
         let batch = rig.client.take_operations(token).expect("it is over");
         assert_eq!(batch.result(OperationNumber(1)), Ok(None));
+    }
+}
+
+/// A data manager sends that there is no row.
+fn send_row(rig: &mut Rig, link: LinkId, transaction: u64, operation: u32) {
+    rig.feed(link, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
+        w.put(&TransactionRow {
+            transaction: U64::new(transaction),
+            epoch: U64::new(5),
+            operation: U32::new(operation),
+            row_bytes: U16::new(NO_ROW),
+            unused: U16::ZERO,
+        });
+    });
+}
+
+/// A client that is connected to two data nodes by two connections each.
+fn pair_with_two_connections() -> (Rig, ClusterView) {
+    let view = first_view_with(2, &[0, 0]);
+    let mut rig = Rig::new(2);
+    for _ in 0..4 {
+        rig.advance(11);
+        rig.admit_all(&view);
+    }
+    assert!(rig.client.endpoints().iter().all(|endpoint| endpoint.is_connected));
+    (rig, view)
+}
+
+/// The data node at the other end says as the last on a connection that it has sent everything, and closes it.
+fn say_all_sent(rig: &mut Rig, link: LinkId) {
+    rig.refuse(link, ErrorCode::NodeStopping, ALL_SENT);
+    rig.client.on_broken(link, "it has ended");
+}
+
+/// A row was sent by a data node that has left since, by one of its two connections. The client reads the other one
+/// before, or what the other data node says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ReadBefore {
+    ViewWithoutIt,
+    LastOfTheOtherConnection,
+    EndOfTheOtherConnection,
+    LastOfBoth,
+}
+
+/// What a data node has sent that leaves is not lost, whatever else the client reads before it; nor is a row that comes
+/// from another one, as its primary has moved. If the connections just end it may be.
+#[test]
+fn what_one_has_sent_that_has_left_is_read() {
+    use ReadBefore::*;
+    for before in [ViewWithoutIt, LastOfTheOtherConnection, EndOfTheOtherConnection, LastOfBoth] {
+        let (mut rig, view) = pair_with_two_connections();
+        let table = table(2);
+        let second = [LinkId::new(1, 0), LinkId::new(1, 1)];
+        // Its coordinator is that of the first row's data node, which stays.
+        let token = rig.client.begin().unwrap();
+        rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
+        let sent = batches_sent(&mut rig)[0];
+        answer(&mut rig, sent, Outcome::Open, None, 1);
+        send_row(&mut rig, FIRST, sent.1, 1);
+        let mut batch = rig.client.take_operations(token).expect("it is answered");
+        batch.clear();
+        let key = key_at(&table, &view, 2).to_le_bytes();
+        batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+        rig.client.send(token, batch, BatchEnd::Open);
+        let sent = batches_sent(&mut rig)[0];
+        let views = leave(&view, 2);
+        views.iter().for_each(|view| adopt(&mut rig, FIRST, view));
+        match before {
+            ViewWithoutIt => {
+                adopt(&mut rig, FIRST, &views.last().expect("there are some").without(&[NodeId(2)]));
+            }
+            LastOfTheOtherConnection => say_all_sent(&mut rig, second[0]),
+            EndOfTheOtherConnection => rig.break_link(second[0]),
+            LastOfBoth => second.iter().for_each(|&link| say_all_sent(&mut rig, link)),
+        }
+        answer(&mut rig, sent, Outcome::Open, None, 1);
+        let is_over = rig.client.take_operations(token);
+        if before == EndOfTheOtherConnection {
+            let batch = is_over.expect("its row is not awaited");
+            assert_eq!(batch.result(OperationNumber(2)).unwrap_err().code(), ErrorCode::ConnectionLost);
+            continue;
+        }
+        assert!(is_over.is_none(), "its row is there to be read: {before:?}");
+        send_row(&mut rig, if before == LastOfBoth { FIRST } else { second[1] }, sent.1, 2);
+        let batch = rig.client.take_operations(token).expect("it is over");
+        assert_eq!(batch.result(OperationNumber(2)), Ok(None), "{before:?}");
+        second.iter().for_each(|&link| say_all_sent(&mut rig, link));
+        adopt(&mut rig, FIRST, &views.last().expect("there are some").without(&[NodeId(2)]));
+        assert!(!rig.client.endpoints()[1].is_connected, "it has ended: {before:?}");
+        rig.advance(50);
+        let greeted: Vec<u8> = rig.greetings().iter().map(|(link, _)| node_at(*link)).collect();
+        assert_eq!(greeted, [2], "it may have been started again: {before:?}");
+    }
+}
+
+/// What a data node that has left has not read any more goes to the other one, which is asked for the outcome of a
+/// commit, too: when everything was read that the first has sent, and not before.
+#[test]
+fn what_one_has_not_read_that_has_left_goes_to_the_other() {
+    for all_is_said_first in [false, true] {
+        let (mut rig, view) = pair();
+        let table = table(2);
+        let key = key_at(&table, &view, 2);
+        let token = read(&mut rig, &table, key);
+        assert_eq!(reads_sent(&mut rig)[0].0, 2);
+        let commit = rig.commit_insert(&table, key);
+        let transaction = rig.transactions_sent()[0].0;
+        let views = leave(&view, 2);
+        let last = views.last().expect("there are some").without(&[NodeId(2)]);
+        views.iter().for_each(|view| adopt(&mut rig, FIRST, view));
+        if all_is_said_first {
+            say_all_sent(&mut rig, SECOND);
+            adopt(&mut rig, FIRST, &last);
+        } else {
+            adopt(&mut rig, FIRST, &last);
+            rig.advance(200);
+            let mut sent = rig.all_sent();
+            sent.retain(|sent| sent.frame().signal() != Some(SignalNumber::HeartbeatRequest));
+            assert!(sent.is_empty(), "its answers may be there to be read");
+            say_all_sent(&mut rig, SECOND);
+        }
+        let sent = rig.all_sent();
+        let of = |signal| {
+            sent.iter().find(move |sent| sent.frame().signal() == Some(signal)).expect("it was sent")
+        };
+        let (again, question) = (of(SignalNumber::KeyReadRequest), of(SignalNumber::InheritedOutcomeRequest));
+        assert!(again.link == FIRST && question.link == FIRST, "all is said first: {all_is_said_first}");
+        let tag = again.frame().head::<KeyReadHead>().unwrap().0.request.get();
+        answer_reads(&mut rig, (1, tag), 1);
+        assert!(rig.client.take_read(token).is_some());
+        let tag = question.frame().head::<InheritedOutcomeRequest>().unwrap().0.request.get();
+        rig.answer(FIRST, (transaction, tag), Some(1));
+        assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
     }
 }
 
@@ -66,7 +196,7 @@ fn a_row_is_awaited_though_a_data_node_has_ended_that_had_left() {
 /// to the next one. What was sent before may have been carried out.
 #[test]
 fn a_change_is_sent_again_if_the_president_could_only_stop() {
-    for could_only_stop in [false, true] {
+    for (could_only_stop, says_all) in [(false, false), (true, false), (true, true)] {
         let (mut rig, view) = pair();
         let views = leave(&view, 1);
         let before = if could_only_stop { views.len() } else { 1 };
@@ -81,7 +211,13 @@ fn a_change_is_sent_again_if_the_president_could_only_stop() {
         };
         assert_eq!(sent(&mut rig)[0].0, 1);
         views[before..].iter().for_each(|view| adopt(&mut rig, SECOND, view));
-        rig.break_link(FIRST);
+        if says_all {
+            say_all_sent(&mut rig, FIRST);
+            rig.advance(100);
+            assert!(rig.client.take_answer(token).is_none(), "there will be another president");
+        } else {
+            rig.break_link(FIRST);
+        }
         adopt(&mut rig, SECOND, &views.last().expect("there are some").without(&[NodeId(1)]));
         if !could_only_stop {
             let code = rig.client.take_answer(token).expect("it is over").unwrap_err().code();

@@ -6,6 +6,7 @@ use crate::api_nodes::Closing;
 use crate::arbitration::Question;
 use crate::formation::Linked;
 use crate::listener::ListenerMessage;
+use crate::sockets::LastWords;
 use crate::stop_request::StopCause;
 use crate::switchboard::Message;
 use std::mem;
@@ -56,9 +57,10 @@ impl<H: Host> Worker<H> {
                 self.reads = Reads::Links;
                 self.rest_awaited = Some((now, report));
             }
-            Message::Stop => {
+            Message::Stop { is_at_rest } => {
                 self.reads = Reads::Nothing;
                 self.stops_since = Some(now);
+                self.is_at_rest = is_at_rest;
             }
         }
     }
@@ -72,7 +74,7 @@ impl<H: Host> Worker<H> {
             log::error!(target: "formation", "the node can't go on: {why}");
             self.switchboard.stop.fail(why, Some(ErrorCode::NotInTheView));
         }
-        if self.disconnect(api, reason) {
+        if self.disconnect(api, reason.map(LastWords::from)) {
             let own = self.switchboard.driver(self.index);
             for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
                 let lane = self.executor.outbox().lane_mut(LaneId::thread(thread));
@@ -84,7 +86,7 @@ impl<H: Host> Worker<H> {
 
     /// Closes the connection to an API node, if there is one, and forgets the route to it; returns whether there was
     /// one.
-    pub(super) fn disconnect(&mut self, api: NodeId, reason: Option<ErrorCode>) -> bool {
+    pub(super) fn disconnect(&mut self, api: NodeId, reason: Option<LastWords>) -> bool {
         let outbox = self.executor.outbox();
         outbox.routes.set_node(api, None);
         let had_connection =
