@@ -38,6 +38,8 @@ const LONG_WAIT: u32 = 40_000;
 /// How often it is looked whether what was read is carried out, and how long that takes at least.
 const LOOK: Time = 2_000;
 const QUIET: Time = 20_000;
+/// How long it may take until the last thread of a data node has ended, behind the first.
+const LAST_WORDS_MAX: Time = 30_000;
 
 /// Faults that calm runs may have besides: they slow things down, or have requests refused for want of room.
 const CALM: [Fault; 12] = [
@@ -330,9 +332,12 @@ impl World {
         self.halt(node);
         let now = self.now();
         let last_words = self.last_words(node, has_sent_all);
+        // Threads end one after the other.
+        let span = if self.stops.random.bool() { self.stops.random.u64(..LAST_WORDS_MAX) } else { 0 };
         for down in self.close_client_connections(node) {
-            self.put_split(down, now, Payload::Bytes(last_words.clone()));
-            self.put(down, now, Payload::End);
+            let at = now + self.stops.random.u64(..=span);
+            self.put_split(down, at, Payload::Bytes(last_words.clone()));
+            self.put(down, at, Payload::End);
         }
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);
         let view = self.threads[self.thread_of(node, 0).0].executor.view().number().0 as u8;
@@ -357,8 +362,10 @@ impl World {
 
     /// The last that it sends on each connection of an API node.
     fn last_words(&self, node: u8, has_sent_all: bool) -> Vec<u8> {
-        let view = self.threads[self.thread_of(node, 0).0].executor.view();
-        let has_left = view.has_given_up_all(NodeId(node));
+        let main = self.thread_of(node, 0);
+        let thread = &self.threads[main.0];
+        let may_answer = thread.lease >= self.clock_of(main).at(self.now());
+        let has_left = thread.executor.view().has_given_up_all(NodeId(node)) && may_answer;
         let refusal = Refusal {
             request: if has_left && has_sent_all { ALL_SENT } else { 0 },
             code: ErrorCode::NodeStopping as u16,

@@ -156,6 +156,9 @@ impl Client {
     /// connection ends with an error, as nothing is sent any more, and what is under way does not end. The driver goes
     /// on until [`Client::has_left`], then it closes all connections.
     pub fn leave(&mut self) {
+        for endpoint in self.sessions.parting() {
+            self.end(endpoint, Error::new(ErrorCode::ConnectionLost), Unread::Lost);
+        }
         self.sessions.leave(&mut self.net);
         self.rebuild_routes();
         self.go_on_with_requests();
@@ -189,10 +192,9 @@ impl Client {
         self.sessions.on_opened(&mut self.net, link);
     }
 
-    /// A connection could not be opened, or has broken. A connection that was ordered to be closed must not be named
-    /// any more until it is to be opened again.
+    /// A connection could not be opened, or has broken. When an order to close a connection has been taken it must not be
+    /// named any more until it is to be opened again; before, its end may be reported, and counts for nothing.
     pub fn on_broken(&mut self, link: LinkId, detail: impl Into<String>) {
-        // It may have ended behind what led to its being closed.
         if self.sessions.is_wanted(link) {
             self.lose(link.endpoint(), Error::with_detail(ErrorCode::ClusterFailure, detail));
         }
@@ -646,7 +648,8 @@ impl Client {
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
-        if unread == Unread::Lost {
+        // Nothing was to come from one that was not admitted.
+        if unread == Unread::Lost && self.sessions.is_admitted(endpoint) {
             net.turnovers.note_lost(endpoint);
         }
         self.sessions.become_lost(net, endpoint, error);

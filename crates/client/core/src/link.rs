@@ -69,7 +69,8 @@ impl Link {
 
     /// Takes operations back that were gathered and will not be sent.
     pub fn ungather(&mut self, operations: u32) {
-        self.gathered -= operations;
+        // Those of a connection that was closed meanwhile are not counted any more.
+        self.gathered = self.gathered.saturating_sub(operations);
     }
 
     /// What waits goes at once.

@@ -107,10 +107,19 @@ impl Turnovers {
         self.connected_in.push(ViewNumber(0));
     }
 
-    /// Whether what was sent by the connections that an endpoint had since `connected` may not have come, of what was
-    /// asked for when there had been so many events: they were opened later, or lost since.
+    /// When the connections of an endpoint were opened, the last time.
+    pub fn connected(&self, endpoint: u16) -> u64 {
+        self.connected[usize::from(endpoint)]
+    }
+
+    /// Whether an answer may be missing to what was asked for when there had been `asked` events, and which was sent by
+    /// the connections that an endpoint had since `connected`: they were opened later, or lost.
     fn may_lack(&self, endpoint: u16, connected: u64, asked: u64) -> bool {
-        connected > asked || self.lost[usize::from(endpoint)] > connected
+        connected > asked || self.is_lost_since(endpoint, connected)
+    }
+
+    fn is_lost_since(&self, endpoint: u16, event: u64) -> bool {
+        self.lost[usize::from(endpoint)] > event
     }
 }
 
@@ -166,7 +175,7 @@ impl Net {
     /// Adopts a view if it is newer than the one that is known.
     pub fn adopt(&mut self, view: ClusterView) {
         let turnovers = &self.turnovers;
-        self.routes.adopt(view, |endpoint| turnovers.connected[usize::from(endpoint)]);
+        self.routes.adopt(view, |endpoint| turnovers.connected(endpoint));
     }
 
     /// Makes room for one more endpoint.
@@ -243,12 +252,16 @@ impl Net {
             Owner::NotConnected => true,
             Owner::NotKnown => now.turnovers != moment.turnovers,
         });
-        let Some((link, _)) = self.routes.way(partition) else { return true };
-        let endpoint = usize::from(link.endpoint());
-        let is_other = self.turnovers.connected[endpoint] > moment.turnovers;
-        let is_first = self.turnovers.lost[endpoint] <= moment.turnovers;
-        let was_before = self.turnovers.connected_in[endpoint] <= self.routes.other_owner_in(partition);
-        was_lost || is_other && !(is_first && was_before)
+        let Some(endpoint) = self.routes.partition(partition).and_then(|route| route.endpoint) else {
+            return true;
+        };
+        let connected = self.turnovers.connected(endpoint);
+        let is_other = connected > moment.turnovers;
+        let is_first = !self.turnovers.is_lost_since(endpoint, moment.turnovers);
+        let was_before =
+            self.turnovers.connected_in[usize::from(endpoint)] <= self.routes.other_owner_in(partition);
+        let is_lost = self.turnovers.is_lost_since(endpoint, connected);
+        was_lost || is_lost || is_other && !(is_first && was_before)
     }
 
     /// Tells the driver that there is news.

@@ -36,6 +36,8 @@ pub struct Route {
     pub data_manager: Address,
     /// The connection to the thread that hosts it; `None` while its node is not connected.
     pub link: Option<LinkId>,
+    /// The endpoint by which this start of its node is connected, or was; `None` if it never was.
+    pub endpoint: Option<u16>,
     /// The nearest replica that is connected, for reads that backups answer.
     pub nearest: Option<ReadWay>,
     /// A coordinator on the same thread, else some other of the same node.
@@ -63,7 +65,7 @@ pub enum Owner {
         /// When they were opened.
         connected: u64,
     },
-    /// Nowhere.
+    /// Nowhere, ever.
     NotConnected,
     /// There may have been several, in views that this client has not had.
     NotKnown,
@@ -138,13 +140,10 @@ impl PartitionRoutes {
                 continue;
             }
             let route = self.partitions.get(at).filter(|route| route.data_manager == owner);
-            let who = match route.and_then(|route| route.link) {
+            let who = match route.and_then(|route| route.endpoint) {
                 None => Owner::NotConnected,
                 Some(_) if !are_known => Owner::NotKnown,
-                Some(link) => {
-                    let endpoint = link.endpoint();
-                    Owner::At { endpoint, connected: connected(endpoint) }
-                }
+                Some(endpoint) => Owner::At { endpoint, connected: connected(endpoint) },
             };
             let list = &mut self.former[at];
             list.push((last, who));
@@ -274,6 +273,7 @@ impl PartitionRoutes {
                 data_manager,
                 nearest: connected.get(usize::from(own.0) % connected.len().max(1)).copied(),
                 link: connection.and_then(|connection| link(node, connection)),
+                endpoint: None,
                 coordinator: choice
                     .get(usize::from(partition.owner.instance()) % choice.len().max(1))
                     .map(|(_, _, index)| *index),
@@ -281,6 +281,13 @@ impl PartitionRoutes {
             });
         }
         self.is_whole = self.partitions.iter().all(|route| route.link.is_some());
+    }
+
+    /// Notes by which endpoints the owners of partitions are connected, or were.
+    pub fn note_endpoints(&mut self, endpoint: impl Fn(&Member) -> Option<u16>) {
+        for route in &mut self.partitions {
+            route.endpoint = self.view.member(route.data_manager.node()).and_then(&endpoint);
+        }
     }
 
     /// The connection of its node that leads to a coordinator.

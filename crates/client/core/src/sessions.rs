@@ -3,11 +3,13 @@
 //! ```text
 //!   Waiting ──pause over──▶ First ──HelloConfirm──▶ Further ──all confirmed──▶ Ready
 //!      ▲                      │                       │                         │
-//!      └──────────────────────┴───────────────────────┴─────────────────────────┘  refused, broken, silent, too slow
+//!      ├──────────────────────┴───────────────────────┴─────────────────────────┤  refused, broken, silent, too slow
+//!      └──────── all was sent, broken, silent ─────── Parting ◀── its node has left
 //! ```
-//! A data node that leaves the cluster in order *parts*: nothing is sent to it any more, but its connections are read
-//! until it has said on each of them that it has sent everything ([`vinga_wire::handshake::ALL_SENT`]). The view without it, which comes from
-//! others, may be read before what it has sent itself. So no answer is taken for lost that was on its way.
+//! A data node that leaves the cluster in order *parts*: nothing is begun there any more, but its connections are read
+//! until it has said on each of them that it has sent everything ([`ALL_SENT`](vinga_wire::handshake::ALL_SENT)). The
+//! view without it, which comes from others, may be read before what it has sent itself. So no answer is taken for lost
+//! that was on its way.
 //!
 //! A client is one session for the whole cluster: the first data node that admits it gives it a node id and a ticket,
 //! with which it greets on all further connections, to that node and to the others, and comes back after connections
@@ -256,14 +258,15 @@ impl Sessions {
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Ready { .. } => self.send_disconnect(net, endpoint),
-                State::Parting => {
-                    self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
-                }
                 // Nothing has been sent there.
                 State::First { .. } if !net.link(LinkId::new(endpoint, 0)).is_open => {
                     self.become_lost(net, endpoint, Error::new(ErrorCode::ConnectionLost));
                 }
-                State::Waiting { .. } | State::First { .. } | State::Further { .. } | State::Left => {}
+                State::Waiting { .. }
+                | State::First { .. }
+                | State::Further { .. }
+                | State::Parting
+                | State::Left => {}
             }
         }
     }
@@ -468,6 +471,8 @@ impl Sessions {
         if session.is_ready() {
             session.state = State::Parting;
             session.lost_at = Some(net.now);
+            // The data node may be started again, and greet by another address.
+            session.is_greeted = false;
             session.error = Some(Error::new(ErrorCode::NodeStopping));
         }
     }
@@ -479,6 +484,10 @@ impl Sessions {
         let session = &mut self.list[usize::from(link.endpoint())];
         matches!(session.state, State::Parting).then(|| {
             session.close_one(net, link);
+            // Heartbeats were answered on one of them: the others have been silent for long.
+            for connection in 0..CONNECTIONS_MAX {
+                net.link(LinkId::new(link.endpoint(), connection)).last_received = net.now;
+            }
             session.opened == 0
         })
     }
@@ -531,6 +540,17 @@ impl Sessions {
     /// See [`crate::Client::database`].
     pub fn database(&self) -> u64 {
         self.database
+    }
+
+    /// Those whose data nodes have left, and may still have sent something.
+    pub fn parting(&self) -> Vec<u16> {
+        let is_parting = |session: &Session| matches!(session.state, State::Parting);
+        (0..).zip(&self.list).filter(|(_, session)| is_parting(session)).map(|(at, _)| at).collect()
+    }
+
+    /// Whether the data node at an endpoint has admitted this client, and may have sent something.
+    pub fn is_admitted(&self, endpoint: u16) -> bool {
+        !matches!(self.get(endpoint).state, State::Waiting { .. } | State::First { .. })
     }
 
     /// Whether the driver was ordered to open a connection, and not to close it.

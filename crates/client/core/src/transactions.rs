@@ -651,9 +651,8 @@ impl Transactions {
                 State::Busy(busy) => {
                     let may_have_committed = busy.end == BatchEnd::Commit && busy.is_ending();
                     match busy.confirmed {
-                        Some((standing @ Standing::Committed(_), _)) => {
-                            self.finish(net, handle, busy.batch, Ok(standing));
-                        }
+                        // Its rows may come from others.
+                        Some((Standing::Committed(_), _)) => transaction.state = State::Busy(busy),
                         None if may_have_committed && !transaction.is_abandoned => {
                             let is_first = busy.is_first;
                             transaction.state = State::Asking { batch: busy.batch, is_first, until };

@@ -454,10 +454,8 @@ impl Engine {
                         state.sockets_version += 1;
                         self.alarm_reader();
                     }
-                    Err(error) => {
-                        state.client.on_broken(link, error.to_string());
-                        self.obey(&mut state);
-                    }
+                    // Nothing more is sent. What has come is read first, and the end behind it.
+                    Err(_) => self.alarm_reader(),
                 }
             }
             buffer.clear();

@@ -42,7 +42,8 @@ const WHO: &str = "sockets";
 pub(crate) struct LastWords {
     /// Why it is closed.
     pub code: ErrorCode,
-    /// Nothing of what this node had to send to the API node is lost with it ([`ALL_SENT`]).
+    /// Nothing of what this node had to send to the API node is lost with it ([`ALL_SENT`]), if it does not wait for the
+    /// connection.
     pub has_sent_all: bool,
 }
 
@@ -520,6 +521,7 @@ impl Sockets {
             self.places[usize::from(moved.api.0)] = Some(place);
         }
         if let Some(LastWords { code, has_sent_all }) = reason.filter(|_| !connection.is_link) {
+            let has_sent_all = has_sent_all && connection.bytes_waiting(outbox) == 0;
             let own = outbox.routes.own_thread();
             let driver = Address::new(outbox.routes.own_node(), BlockNumber::Driver, own);
             let receiver = Address::new(api, BlockNumber::Api, 0);

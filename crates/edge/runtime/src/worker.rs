@@ -102,6 +102,8 @@ pub(crate) struct Worker<H> {
     polled: u64,
     /// When connections or other threads last had a few signals.
     briefly_asked: u64,
+    /// Bytes wait for room on the way to another thread.
+    has_bytes_for_threads: bool,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
     /// It has slept for the maximum time: nothing has woken it, and no timer is due.
@@ -193,6 +195,7 @@ impl<H: Host> Worker<H> {
             busy_until_stock: 0,
             polled: 0,
             briefly_asked: 0,
+            has_bytes_for_threads: false,
             has_long_work: false,
             has_overslept: false,
             rest_awaited: None,
@@ -228,7 +231,7 @@ impl<H: Host> Worker<H> {
         }
         let links = self.sockets.quiet_links(self.executor.outbox());
         let has_left = self.executor.view().has_given_up_all(self.switchboard.node);
-        let has_sent_all = has_left && self.is_at_rest && self.statistics.bytes_waiting.get() == 0;
+        let has_sent_all = has_left && self.is_at_rest && !self.has_bytes_for_threads;
         for api in self.sockets.api_nodes() {
             if !links.iter().any(|(node, _)| *node == api) {
                 let reason = LastWords { code: ErrorCode::NodeStopping, has_sent_all };
@@ -291,6 +294,7 @@ impl<H: Host> Worker<H> {
         if !self.outlets.is_empty() {
             self.outlets.serve(word, switchboard, statistics);
         }
+        self.has_bytes_for_threads = to_threads > 0;
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
         let can_be_served = match self.reads {
             Reads::Everything => self.sockets.can_be_served(outbox, &self.limits),
@@ -485,17 +489,18 @@ impl<H: Host> Worker<H> {
         if self.rest_awaited.is_none() {
             return;
         }
-        let is_quiet = !has_more
+        let is_done = !has_more
             && self.executor.is_idle()
-            && self.statistics.bytes_waiting.get() == 0
+            && !self.has_bytes_for_threads
             && !self.executor.host().is_working();
+        let is_quiet = is_done && self.statistics.bytes_waiting.get() == 0;
         let has_come = |&mut (since, _): &mut (u64, _)| {
             let span = now - since;
             span >= limits.last_sending.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
         };
         if let Some((_, report)) = self.rest_awaited.take_if(has_come) {
             // Whoever waits for it may have given up.
-            let _ = report.send(is_quiet);
+            let _ = report.send(is_done);
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) enum State {
     Ready {
         heartbeat_at: Tick,
     },
-    /// Its data node has left the cluster and stops: nothing is sent there any more, but what it has sent before is
+    /// Its data node has left the cluster and stops: nothing is begun there any more, but what it has sent before is
     /// still read.
     Parting,
     /// It has been sent the disconnect notice.

@@ -55,8 +55,20 @@ impl Sessions {
         let awaited = |node| self.awaited_until(node, patience);
         let outcomes = &mut net.outcomes;
         routes.rebuild(net.api, link, is_near, awaited, |name, link| outcomes.coordinator(name, link));
+        let connected = |endpoint: u16| net.turnovers.connected(endpoint);
+        routes.note_endpoints(|member| self.endpoint_of(member, connected));
         net.routes = routes;
         net.routes.note_unconnected(|member| self.why_not_connected(member));
+    }
+
+    /// The endpoint by which a start of a data node is connected, or was the last time.
+    fn endpoint_of(&self, member: &Member, connected: impl Fn(u16) -> u64) -> Option<u16> {
+        let is_of = |session: &Session| {
+            session.connects > 0
+                && (session.node, session.incarnation) == (Some(member.node), member.incarnation)
+        };
+        let all = (0..).zip(&self.list).filter(|(_, session)| is_of(session)).map(|(endpoint, _)| endpoint);
+        all.max_by_key(|&endpoint| connected(endpoint))
     }
 
     /// Why a member of the view is not connected; `None` if it is. It has refused the client for good if it has done so

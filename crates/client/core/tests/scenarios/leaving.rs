@@ -6,10 +6,11 @@ use crate::lost_data_nodes::{
 use crate::rig::{Rig, Sent, first_view_with, node_at, table};
 use vinga_base::schema::TableDefinition;
 use vinga_base::{NodeId, OperationNumber};
-use vinga_client_core::{Answer, BatchEnd, LinkId, OperationSpec, Request, Standing};
+use vinga_client_core::{Answer, BatchEnd, Command, LinkId, OperationSpec, Request, Standing};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm, TableRecord};
 use vinga_wire::handshake::ALL_SENT;
 use vinga_wire::key_read::{KeyReadHead, NO_ROW};
+use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::operation::OperationKind;
 use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{Outcome, TransactionRow};
@@ -84,6 +85,18 @@ fn pair_with_two_connections() -> (Rig, ClusterView) {
     (rig, view)
 }
 
+/// Nothing comes for a while but answers to heartbeats, by the first connection to each data node.
+fn be_connected_for_long(rig: &mut Rig) {
+    for _ in 0..20 {
+        rig.advance(400);
+        for link in [FIRST, SECOND] {
+            rig.feed(link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+                w.put(&HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+            });
+        }
+    }
+}
+
 /// The data node at the other end says as the last on a connection that it has sent everything, and closes it.
 fn say_all_sent(rig: &mut Rig, link: LinkId) {
     rig.refuse(link, ErrorCode::NodeStopping, ALL_SENT);
@@ -96,8 +109,12 @@ fn say_all_sent(rig: &mut Rig, link: LinkId) {
 enum ReadBefore {
     ViewWithoutIt,
     LastOfTheOtherConnection,
+    /// As before, and it has not received the views in which its primary moved.
+    LastWithoutViews,
     EndOfTheOtherConnection,
     LastOfBoth,
+    /// As before, and nobody answers any more at its address.
+    LastOfBothAndNobody,
 }
 
 /// What a data node has sent that leaves is not lost, whatever else the client reads before it; nor is a row that comes
@@ -105,8 +122,17 @@ enum ReadBefore {
 #[test]
 fn what_one_has_sent_that_has_left_is_read() {
     use ReadBefore::*;
-    for before in [ViewWithoutIt, LastOfTheOtherConnection, EndOfTheOtherConnection, LastOfBoth] {
+    let all = [
+        ViewWithoutIt,
+        LastOfTheOtherConnection,
+        LastWithoutViews,
+        EndOfTheOtherConnection,
+        LastOfBoth,
+        LastOfBothAndNobody,
+    ];
+    for before in all {
         let (mut rig, view) = pair_with_two_connections();
+        be_connected_for_long(&mut rig);
         let table = table(2);
         let second = [LinkId::new(1, 0), LinkId::new(1, 1)];
         // Its coordinator is that of the first row's data node, which stays.
@@ -122,15 +148,23 @@ fn what_one_has_sent_that_has_left_is_read() {
         rig.client.send(token, batch, BatchEnd::Open);
         let sent = batches_sent(&mut rig)[0];
         let views = leave(&view, 2);
-        views.iter().for_each(|view| adopt(&mut rig, FIRST, view));
+        let has_views = before != LastWithoutViews;
+        views.iter().filter(|_| has_views).for_each(|view| adopt(&mut rig, FIRST, view));
         match before {
             ViewWithoutIt => {
                 adopt(&mut rig, FIRST, &views.last().expect("there are some").without(&[NodeId(2)]));
             }
-            LastOfTheOtherConnection => say_all_sent(&mut rig, second[0]),
+            LastOfTheOtherConnection | LastWithoutViews => say_all_sent(&mut rig, second[0]),
             EndOfTheOtherConnection => rig.break_link(second[0]),
             LastOfBoth => second.iter().for_each(|&link| say_all_sent(&mut rig, link)),
+            LastOfBothAndNobody => {
+                second.iter().for_each(|&link| say_all_sent(&mut rig, link));
+                rig.advance(50);
+                assert_eq!(rig.client.next_command(), Some(Command::Open(second[0])));
+                rig.break_link(second[0]);
+            }
         }
+        rig.advance(100);
         answer(&mut rig, sent, Outcome::Open, None, 1);
         let is_over = rig.client.take_operations(token);
         if before == EndOfTheOtherConnection {
@@ -139,16 +173,47 @@ fn what_one_has_sent_that_has_left_is_read() {
             continue;
         }
         assert!(is_over.is_none(), "its row is there to be read: {before:?}");
-        send_row(&mut rig, if before == LastOfBoth { FIRST } else { second[1] }, sent.1, 2);
+        let is_read = matches!(before, LastOfBoth | LastOfBothAndNobody);
+        send_row(&mut rig, if is_read { FIRST } else { second[1] }, sent.1, 2);
         let batch = rig.client.take_operations(token).expect("it is over");
         assert_eq!(batch.result(OperationNumber(2)), Ok(None), "{before:?}");
-        second.iter().for_each(|&link| say_all_sent(&mut rig, link));
+        if !is_read {
+            second.iter().for_each(|&link| say_all_sent(&mut rig, link));
+        }
         adopt(&mut rig, FIRST, &views.last().expect("there are some").without(&[NodeId(2)]));
         assert!(!rig.client.endpoints()[1].is_connected, "it has ended: {before:?}");
         rig.advance(50);
         let greeted: Vec<u8> = rig.greetings().iter().map(|(link, _)| node_at(*link)).collect();
         assert_eq!(greeted, [2], "it may have been started again: {before:?}");
     }
+}
+
+/// The coordinator has left when it has committed a transaction. A row of its last batch comes from the other data
+/// node.
+#[test]
+fn a_row_is_awaited_though_the_coordinator_has_left() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let token = rig.client.begin().unwrap();
+    rig.client.send(token, locking_read(&table, key_at(&table, &view, 2)), BatchEnd::Open);
+    let sent = batches_sent(&mut rig)[0];
+    assert_eq!(sent.0, 2);
+    answer(&mut rig, sent, Outcome::Open, None, 1);
+    send_row(&mut rig, SECOND, sent.1, 1);
+    let mut batch = rig.client.take_operations(token).expect("it is answered");
+    batch.clear();
+    let key = key_at(&table, &view, 1).to_le_bytes();
+    batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+    rig.client.send(token, batch, BatchEnd::Commit);
+    let sent = batches_sent(&mut rig)[0];
+    leave(&view, 2).iter().for_each(|view| adopt(&mut rig, SECOND, view));
+    answer(&mut rig, sent, Outcome::Committed, None, 1);
+    say_all_sent(&mut rig, SECOND);
+    assert!(rig.client.take_operations(token).is_none(), "its row comes");
+    send_row(&mut rig, FIRST, sent.1, 2);
+    let batch = rig.client.take_operations(token).expect("it is over");
+    assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
+    assert_eq!(batch.result(OperationNumber(2)), Ok(None));
 }
 
 /// What a data node that has left has not read any more goes to the other one, which is asked for the outcome of a

@@ -321,7 +321,12 @@ impl State {
                         }
                         None
                     }
-                    Err(error) => Some(error.to_string()),
+                    // What has come is read first, and the end behind it.
+                    Err(_) => {
+                        link.unsent = Vec::new();
+                        socket.wants_to_write = false;
+                        None
+                    }
                 }
             }
         };
