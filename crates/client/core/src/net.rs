@@ -250,7 +250,10 @@ impl Net {
                 self.turnovers.may_lack(endpoint, connected, moment.turnovers)
             }
             Owner::NotConnected => true,
-            Owner::NotKnown => now.turnovers != moment.turnovers,
+            Owner::NotKnown { endpoint, connected } => {
+                now.turnovers != moment.turnovers
+                    || self.turnovers.may_lack(endpoint, connected, moment.turnovers)
+            }
         });
         let Some(endpoint) = self.routes.partition(partition).and_then(|route| route.endpoint) else {
             return true;

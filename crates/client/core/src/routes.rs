@@ -67,8 +67,13 @@ pub enum Owner {
     },
     /// Nowhere, ever.
     NotConnected,
-    /// There may have been several, in views that this client has not had.
-    NotKnown,
+    /// Where the last one was that is known; there may have been several, in views that this client has not had.
+    NotKnown {
+        /// As above.
+        endpoint: u16,
+        /// As above.
+        connected: u64,
+    },
 }
 
 /// For each partition the connection to its owner and a coordinator beside it.
@@ -142,14 +147,14 @@ impl PartitionRoutes {
             let route = self.partitions.get(at).filter(|route| route.data_manager == owner);
             let who = match route.and_then(|route| route.endpoint) {
                 None => Owner::NotConnected,
-                Some(_) if !are_known => Owner::NotKnown,
+                Some(endpoint) if !are_known => Owner::NotKnown { endpoint, connected: connected(endpoint) },
                 Some(endpoint) => Owner::At { endpoint, connected: connected(endpoint) },
             };
             let list = &mut self.former[at];
             list.push((last, who));
             if list.len() > FORMER_MAX {
                 list.remove(0);
-                list[0].1 = Owner::NotKnown;
+                list[0].1 = Owner::NotConnected;
             }
         }
     }
@@ -174,6 +179,7 @@ impl PartitionRoutes {
     /// The cluster has been restarted: the view that is known is not one of it.
     pub fn forget(&mut self) {
         self.view = ClusterView::default();
+        self.left.clear();
     }
 
     /// The members of the view are connected, or why they are not.

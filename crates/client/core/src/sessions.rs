@@ -451,6 +451,7 @@ impl Sessions {
         session.state = State::Ready { heartbeat_at: net.now };
         session.failures = 0;
         session.connects += 1;
+        session.was_ready_as = session.node.map(|node| (node, session.incarnation));
         session.is_tried = true;
         session.error = None;
     }

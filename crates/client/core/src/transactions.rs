@@ -652,7 +652,13 @@ impl Transactions {
                     let may_have_committed = busy.end == BatchEnd::Commit && busy.is_ending();
                     match busy.confirmed {
                         // Its rows may come from others.
-                        Some((Standing::Committed(_), _)) => transaction.state = State::Busy(busy),
+                        Some((Standing::Committed(_), _)) if !transaction.is_abandoned => {
+                            transaction.state = State::Busy(busy);
+                            transaction.cause = None;
+                        }
+                        Some((standing @ Standing::Committed(_), _)) => {
+                            self.finish(net, handle, busy.batch, Ok(standing));
+                        }
                         None if may_have_committed && !transaction.is_abandoned => {
                             let is_first = busy.is_first;
                             transaction.state = State::Asking { batch: busy.batch, is_first, until };

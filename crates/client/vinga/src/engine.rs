@@ -454,8 +454,11 @@ impl Engine {
                         state.sockets_version += 1;
                         self.alarm_reader();
                     }
-                    // Nothing more is sent. What has come is read first, and the end behind it.
-                    Err(_) => self.alarm_reader(),
+                    Err(error) if ends_reading(&error) => {}
+                    Err(error) => {
+                        state.client.on_broken(link, error.to_string());
+                        self.obey(&mut state);
+                    }
                 }
             }
             buffer.clear();
@@ -556,6 +559,22 @@ fn write(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(sent)
+}
+
+/// Whether a socket that has failed so when it was written to is found at its end when it is read: behind what has come
+/// before, which counts.
+fn ends_reading(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionReset
+            | ConnectionAborted
+            | TimedOut
+            | HostUnreachable
+            | NetworkUnreachable
+            | NotConnected
+    )
 }
 
 /// Polls a future of which this thread takes care while it waits.

@@ -231,7 +231,8 @@ impl<H: Host> Worker<H> {
         }
         let links = self.sockets.quiet_links(self.executor.outbox());
         let has_left = self.executor.view().has_given_up_all(self.switchboard.node);
-        let has_sent_all = has_left && self.is_at_rest && !self.has_bytes_for_threads;
+        let is_done = !has_more && self.executor.is_idle() && !self.has_bytes_for_threads;
+        let has_sent_all = has_left && self.is_at_rest && is_done;
         for api in self.sockets.api_nodes() {
             if !links.iter().any(|(node, _)| *node == api) {
                 let reason = LastWords { code: ErrorCode::NodeStopping, has_sent_all };

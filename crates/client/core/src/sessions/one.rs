@@ -62,6 +62,8 @@ pub(super) struct Session {
     pub failures: u32,
     /// How often it has become ready.
     pub connects: u32,
+    /// The start of a data node with which it was that the last time.
+    pub was_ready_as: Option<(NodeId, Incarnation)>,
     pub error: Option<Error>,
     /// Whether the first attempt is over.
     pub is_tried: bool,
@@ -86,6 +88,7 @@ impl Session {
             asks_for_session: false,
             failures: 0,
             connects: 0,
+            was_ready_as: None,
             error: None,
             is_tried: false,
         }

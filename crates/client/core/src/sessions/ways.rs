@@ -63,10 +63,7 @@ impl Sessions {
 
     /// The endpoint by which a start of a data node is connected, or was the last time.
     fn endpoint_of(&self, member: &Member, connected: impl Fn(u16) -> u64) -> Option<u16> {
-        let is_of = |session: &Session| {
-            session.connects > 0
-                && (session.node, session.incarnation) == (Some(member.node), member.incarnation)
-        };
+        let is_of = |session: &Session| session.was_ready_as == Some(member.identity());
         let all = (0..).zip(&self.list).filter(|(_, session)| is_of(session)).map(|(endpoint, _)| endpoint);
         all.max_by_key(|&endpoint| connected(endpoint))
     }

@@ -188,6 +188,32 @@ fn what_one_has_sent_that_has_left_is_read() {
     }
 }
 
+/// A row is asked for of a data node that is not connected, so it can't come; its data node leaves in order, while the
+/// client misses views. It is not waited for.
+#[test]
+fn a_row_is_not_awaited_of_one_that_was_not_connected() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let token = rig.client.begin().unwrap();
+    rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
+    let sent = batches_sent(&mut rig)[0];
+    answer(&mut rig, sent, Outcome::Open, None, 1);
+    send_row(&mut rig, FIRST, sent.1, 1);
+    let mut batch = rig.client.take_operations(token).expect("it is answered");
+    batch.clear();
+    let key = key_at(&table, &view, 2).to_le_bytes();
+    batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+    rig.break_link(SECOND);
+    rig.client.send(token, batch, BatchEnd::Open);
+    let sent = batches_sent(&mut rig)[0];
+    let views = leave(&view, 2);
+    assert!(views.len() > 2, "it misses more than one");
+    adopt(&mut rig, FIRST, views.last().expect("there are some"));
+    answer(&mut rig, sent, Outcome::Open, None, 1);
+    let batch = rig.client.take_operations(token).expect("its row is not awaited");
+    assert_eq!(batch.result(OperationNumber(2)).unwrap_err().code(), ErrorCode::ConnectionLost);
+}
+
 /// The coordinator has left when it has committed a transaction. A row of its last batch comes from the other data
 /// node.
 #[test]

@@ -52,8 +52,9 @@ impl EventSet {
     /// Brings the set up to date.
     fn update(&self, state: &mut State) -> io::Result<()> {
         let State { watched, links, watched_version, sockets_version, .. } = state;
+        // The lock is held: all that it was raised for is seen to now.
+        self.lower();
         if *watched_version != *sockets_version {
-            self.lower();
             watched.retain(|socket| {
                 let link = &links[socket.link];
                 let is_open = link.socket.is_some() && link.opening == socket.opening;

@@ -1,6 +1,6 @@
 //! The reader's role: poll the sockets, hand what arrives to the machine.
 
-use super::{BUSY_SLEEP, Engine, LONGEST_SLEEP, State, Way, write};
+use super::{BUSY_SLEEP, Engine, LONGEST_SLEEP, State, Way, ends_reading, write};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -321,12 +321,12 @@ impl State {
                         }
                         None
                     }
-                    // What has come is read first, and the end behind it.
-                    Err(_) => {
+                    Err(error) if ends_reading(&error) => {
                         link.unsent = Vec::new();
                         socket.wants_to_write = false;
                         None
                     }
+                    Err(error) => Some(error.to_string()),
                 }
             }
         };
