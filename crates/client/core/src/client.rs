@@ -5,7 +5,7 @@ mod calls;
 
 use crate::error::Error;
 use crate::link::LinkId;
-use crate::net::{Command, Net, Token};
+use crate::net::{Command, Net, Token, Unread};
 use crate::outcomes::Coordinator;
 use crate::reads::Reads;
 use crate::request::{BATCH_TAG, write_question};
@@ -644,7 +644,7 @@ impl Client {
         self.scans.on_lost(net, endpoint);
         self.end_within_rolled_back();
         let net = &mut self.net;
-        self.requests.on_lost(net, endpoint);
+        self.requests.on_lost(net, endpoint, unread);
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
@@ -662,15 +662,6 @@ impl Client {
         self.transactions.finish_without_rows(net);
         self.go_on_with_requests();
     }
-}
-
-/// What becomes of that which a data node may have sent, and which has not been read, when its connections are closed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unread {
-    /// It is lost.
-    Lost,
-    /// There is nothing.
-    Nothing,
 }
 
 /// Whether bytes, perhaps the beginning of a frame only, can't be a data node's answer to a greeting.

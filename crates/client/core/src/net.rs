@@ -67,6 +67,15 @@ pub enum Command {
     Close(LinkId),
 }
 
+/// What becomes of that which a data node may have sent, and which has not been read, when its connections are closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It is lost.
+    Lost,
+    /// There is nothing.
+    Nothing,
+}
+
 /// When endpoints were connected, and when something may have been lost with their connections, in the order of these
 /// events.
 pub struct Turnovers {

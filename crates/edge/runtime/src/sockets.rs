@@ -42,7 +42,7 @@ const WHO: &str = "sockets";
 pub(crate) struct LastWords {
     /// Why it is closed.
     pub code: ErrorCode,
-    /// Nothing of what this node had to send to the API node is lost with it ([`ALL_SENT`]), if it does not wait for the
+    /// Nothing of what this node had to send to the API node is lost with it ([`ALL_SENT`]), if nothing waits for the
     /// connection.
     pub has_sent_all: bool,
 }

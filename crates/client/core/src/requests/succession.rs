@@ -2,8 +2,8 @@
 //!
 //! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is
 //! connected again; what may be carried out once only has an unknown outcome, unless it was sent when that president
-//! could only stop, and changed nothing any more. After a while without a president whoever
-//! waits gets an error.
+//! could only stop, and changed nothing any more, or that has said as the last that it has sent everything. After a
+//! while without a president whoever waits gets an error.
 //!
 //! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have
 //! been carried out before its answer was lost; then the same request is refused the second time, as this client has
@@ -17,7 +17,7 @@
 
 use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence, why_no_way};
 use crate::error::{Error, Result};
-use crate::net::{Net, TokenKind};
+use crate::net::{Net, TokenKind, Unread};
 use crate::sessions::{Admission, Sessions};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
@@ -29,8 +29,9 @@ use vinga_wire::schema::SchemaChange;
 const CHECK: Span = Span::from_millis(50);
 
 impl Requests {
-    /// All connections to an endpoint are gone.
-    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+    /// All connections to an endpoint are gone. If its data node had left, and everything was read that it has sent, it
+    /// has not read what it has not answered: while it left it refused changes at once.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16, unread: Unread) {
         for handle in self.handles() {
             let waiting = &mut self.pool[handle];
             if !waiting.is_sent || waiting.link.endpoint() != endpoint {
@@ -43,7 +44,8 @@ impl Requests {
                 waiting.opens_backup = None;
                 continue;
             }
-            let is_in_vain = waiting.request.is_none() && waiting.is_in_vain;
+            let was_not_read = waiting.changes && unread == Unread::Nothing;
+            let is_in_vain = waiting.request.is_none() && (waiting.is_in_vain || was_not_read);
             if is_in_vain {
                 waiting.request = waiting.sent.take();
             }
