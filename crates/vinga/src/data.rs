@@ -343,6 +343,8 @@ fn run_node(
         // Before anything is made there: without its disk the folder is an empty one of another disk, or missing.
         check_existing(configuration, folder.path())?;
     }
+    // One that has stopped in order has left no address.
+    let died = folder.as_ref().filter(|folder| folder.address().is_some()).and_then(NodeFolder::last_start);
     let mut occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");
@@ -408,6 +410,18 @@ fn run_node(
             true => KeptData::OnDisk { restored: process.restored().map(in_words) },
             false => KeptData::InMemory,
         };
+        let was_in_memory = died.as_ref().filter(|start| start.data == Some(KeptData::InMemory));
+        if let Some(start) = was_in_memory
+            && !has_disk
+            && !process.has_joined()
+        {
+            ::log::warn!(
+                target: "node",
+                "the database begins empty: that of the start at {} was kept in memory only, and no data node that had it \
+                 runs any more",
+                start.since
+            );
+        }
         // Not before: one that can't listen here, or is refused by the others, is not that data node.
         if let (Some(folder), Some(handed_out)) = (&announced, handed_out)
             && let Err(why) = handed_out.keep_copy(folder)

@@ -287,6 +287,11 @@ impl NodeProcess {
         self.address
     }
 
+    /// Whether the node has joined a cluster that ran; else it has begun one, with others or alone.
+    pub fn has_joined(&self) -> bool {
+        self.settings.joins.load(Ordering::Acquire)
+    }
+
     /// The path of the Unix socket for clients on this machine; `None` if there is none.
     pub fn local(&self) -> Option<&Path> {
         self.settings.listen_locally.as_deref().filter(|_| self.is_local)

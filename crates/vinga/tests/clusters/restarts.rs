@@ -88,6 +88,19 @@ fn one_that_is_killed_comes_back_by_itself() {
     }
 }
 
+/// All that had the database are gone at once: who begins an empty one says so.
+#[test]
+fn those_that_are_all_killed_begin_an_empty_database() {
+    let folder = up(&PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    nodes.iter().for_each(kill);
+    for node in &nodes {
+        await_ready(node, 2);
+        let log = std::fs::read_to_string(node.log()).expect("it has a log");
+        assert!(log.contains("the database begins empty: that of the start at "), "{log}");
+    }
+}
+
 /// One that is to stop is not started again, nor one that was to be started again when the cluster is stopped.
 #[test]
 fn one_that_is_stopped_stays_down() {
