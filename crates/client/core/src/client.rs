@@ -192,8 +192,8 @@ impl Client {
         self.sessions.on_opened(&mut self.net, link);
     }
 
-    /// A connection could not be opened, or has broken. When an order to close a connection has been taken it must not be
-    /// named any more until it is to be opened again; before, its end may be reported, and counts for nothing.
+    /// A connection could not be opened, or has broken. When an order to close a connection has been taken it must not
+    /// be named any more until it is to be opened again; before, its end may be reported, and counts for nothing.
     pub fn on_broken(&mut self, link: LinkId, detail: impl Into<String>) {
         if self.sessions.is_wanted(link) {
             self.lose(link.endpoint(), Error::with_detail(ErrorCode::ClusterFailure, detail));

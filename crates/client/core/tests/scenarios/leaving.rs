@@ -283,8 +283,8 @@ fn what_one_has_not_read_that_has_left_goes_to_the_other() {
     }
 }
 
-/// The president ends before it has read a change of the schema. It could only stop when that was sent, or has said that
-/// it has sent everything: so the change is sent to the next one. Else it may have been carried out.
+/// The president ends before it has read a change of the schema. It could only stop when that was sent, or has said
+/// that it has sent everything: so the change is sent to the next one. Else it may have been carried out.
 #[test]
 fn a_change_is_sent_again_if_the_president_could_only_stop() {
     for (could_only_stop, says_all) in [(false, false), (false, true), (true, false), (true, true)] {
