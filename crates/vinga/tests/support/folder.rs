@@ -84,9 +84,21 @@ impl Folder {
     }
 }
 
+/// Lines of each log that are printed when a test has failed.
+const LOG_LINES: usize = 80;
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = self.command("down").output();
+        if std::thread::panicking() {
+            for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+                let folder = NodeFolder::at(entry.path());
+                let log = std::fs::read_to_string(folder.log()).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let last = lines.len().saturating_sub(LOG_LINES);
+                println!("{}:\n{}", folder.log().display(), lines[last..].join("\n"));
+            }
+        }
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
