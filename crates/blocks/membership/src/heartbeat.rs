@@ -22,6 +22,7 @@ impl Membership {
         let api = frame.sender().node();
         if let Some(served) = self.host.connected(api) {
             served.last_seen = cx.now();
+            served.is_ready = true;
             // Its connection may have been on the way to its thread when the view was sent.
             if heartbeat.view.get() < cx.view().number().0 {
                 cx.mark("view sent to an API node that has missed it");

@@ -51,6 +51,8 @@ pub struct Served {
     pub closing: Closing,
     /// When something last came from it.
     pub last_seen: Tick,
+    /// Whether a heartbeat has come: it sends the first one when it has read that all its connections are admitted.
+    pub is_ready: bool,
 }
 
 /// Whether the connections of a session are being closed.
@@ -78,11 +80,9 @@ impl Host {
         self.served.iter_mut().map(|(&api, served)| (api, served))
     }
 
-    /// How many drivers serve an API node that is connected to this data node; `None` if it is not, or its connections
-    /// are being closed.
-    pub fn drivers_of(&self, api: NodeId) -> Option<usize> {
-        let served = self.served.get(&api).filter(|served| served.closing == Closing::No);
-        served.map(|served| served.drivers.len())
+    /// Whether an API node is connected to this data node, and knows it.
+    pub fn is_ready(&self, api: NodeId) -> bool {
+        self.served.get(&api).is_some_and(|served| served.closing == Closing::No && served.is_ready)
     }
 
     /// The session of an API node, if it has connections to this data node that are not being closed.
@@ -244,7 +244,13 @@ impl Membership {
         let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission, view };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
         let (api, incarnation, last_seen) = (NodeId(api), Incarnation(incarnation), cx.now());
-        let new = || Served { incarnation, drivers: BTreeSet::new(), closing: Closing::No, last_seen };
+        let new = || Served {
+            incarnation,
+            drivers: BTreeSet::new(),
+            closing: Closing::No,
+            last_seen,
+            is_ready: false,
+        };
         let served = self.host.served.entry(api).or_insert_with(new);
         assert_eq!(served.incarnation, incarnation, "API node {api}: an id has one session");
         assert!(

@@ -1,12 +1,11 @@
 //! This data node is to get primaries: the president waits until all API nodes are connected to it.
 //!
 //! What a primary answers goes by the connections of its own data node. An API node that has none yet, as the data node
-//! has just come back, would lose it.
+//! has just come back, would lose it; and one that has not read yet that it is admitted counts it as lost. So its first
+//! heartbeat is awaited, which it sends when it has read that.
 
 use crate::{Membership, Timer};
-use vinga_base::NodeId;
 use vinga_kernel::{Context, Span, Tick};
-use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::restart::ClientsBody;
 use vinga_wire::{Address, Frame, SignalNumber, cold};
 
@@ -36,11 +35,7 @@ impl Membership {
     /// Confirms when all are connected, or have not come for long.
     pub(crate) fn look_at_clients(&mut self, cx: &mut Context<'_>) {
         let Some(Wait { requester, body, until }) = self.clients_awaited else { return };
-        let own = cx.view().member(cx.own().node());
-        let connections = own.map_or(1, |own| own.connections.len());
-        let connections = connections.clamp(1, usize::from(CONNECTIONS_MAX));
-        let is_served = |api: NodeId| self.host.drivers_of(api).is_some_and(|drivers| drivers >= connections);
-        let are_connected = self.sessions.admitted().all(is_served);
+        let are_connected = self.sessions.admitted().all(|api| self.host.is_ready(api));
         if !are_connected && cx.now() < until {
             return cx.send_after(CHECK, Timer::Clients.token());
         }

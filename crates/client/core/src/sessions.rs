@@ -336,8 +336,14 @@ impl Sessions {
     /// Whether another endpoint, which is greeted, keeps this one from being greeted. As long as the client has no
     /// ticket any does. Later one that leads to the same data node does: if both were greeted at the same time, neither
     /// would know of the other, and the one that is answered last would be closed, with all connections of the session.
+    /// An address that was given and is slow to answer may lead to the same data node as one of the view, which is
+    /// tried beside it then.
     fn is_greeted_first(&self, other: &Session, session: &Session) -> bool {
-        other.is_greeted && (self.ticket == 0 || session.node.is_some() && other.node == session.node)
+        let may_be_same = match (session.node, other.node) {
+            (Some(own), Some(other)) => own == other,
+            _ => other.is_given != session.is_given && matches!(other.state, State::First { .. }),
+        };
+        other.is_greeted && (self.ticket == 0 || may_be_same)
     }
 
     /// A connection has opened while another endpoint is greeted that comes first: this one is greeted later.
