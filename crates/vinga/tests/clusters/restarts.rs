@@ -96,8 +96,10 @@ fn those_that_are_all_killed_begin_an_empty_database() {
     nodes.iter().for_each(kill);
     for node in &nodes {
         await_ready(node, 2);
-        let log = std::fs::read_to_string(node.log()).expect("it has a log");
-        assert!(log.contains("the database begins empty: that of the start at "), "{log}");
+        await_that(node, || {
+            let log = std::fs::read_to_string(node.log()).expect("it has a log");
+            log.contains("the database begins empty: that of the start at ")
+        });
     }
 }
 
