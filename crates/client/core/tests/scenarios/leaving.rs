@@ -6,7 +6,9 @@ use crate::lost_data_nodes::{
 use crate::rig::{Rig, Sent, first_view_with, node_at, table};
 use vinga_base::schema::TableDefinition;
 use vinga_base::{NodeId, OperationNumber};
-use vinga_client_core::{Answer, BatchEnd, Command, LinkId, OperationSpec, Request, Standing};
+use vinga_client_core::{
+    Answer, BatchEnd, Command, LinkId, OperationBatch, OperationSpec, Request, Standing, Table, Token,
+};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm, TableRecord};
 use vinga_wire::handshake::ALL_SENT;
 use vinga_wire::key_read::{KeyReadHead, NO_ROW};
@@ -61,7 +63,7 @@ fn a_row_is_awaited_though_a_data_node_has_ended_that_had_left() {
 }
 
 /// A data manager sends that there is no row.
-fn send_row(rig: &mut Rig, link: LinkId, transaction: u64, operation: u32) {
+pub fn send_row(rig: &mut Rig, link: LinkId, transaction: u64, operation: u32) {
     rig.feed(link, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
         w.put(&TransactionRow {
             transaction: U64::new(transaction),
@@ -103,6 +105,22 @@ fn say_all_sent(rig: &mut Rig, link: LinkId) {
     rig.client.on_broken(link, "it has ended");
 }
 
+/// A transaction whose first batch has read a row of the first of two data nodes, which coordinates it, and the next
+/// batch, with a read of a row of the other one.
+fn read_at_both(rig: &mut Rig, table: &Table, view: &ClusterView, nodes: [u8; 2]) -> (Token, OperationBatch) {
+    let token = rig.client.begin().unwrap();
+    rig.client.send(token, locking_read(table, key_at(table, view, nodes[0])), BatchEnd::Open);
+    let sent = batches_sent(rig)[0];
+    assert_eq!(sent.0, nodes[0]);
+    answer(rig, sent, Outcome::Open, None, 1);
+    send_row(rig, if nodes[0] == 1 { FIRST } else { SECOND }, sent.1, 1);
+    let mut batch = rig.client.take_operations(token).expect("it is answered");
+    batch.clear();
+    let key = key_at(table, view, nodes[1]).to_le_bytes();
+    batch.push(&OperationSpec::new(table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+    (token, batch)
+}
+
 /// A row was sent by a data node that has left since, by one of its two connections. The client reads the other one
 /// before, or what the other data node says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,15 +154,7 @@ fn what_one_has_sent_that_has_left_is_read() {
         let table = table(2);
         let second = [LinkId::new(1, 0), LinkId::new(1, 1)];
         // Its coordinator is that of the first row's data node, which stays.
-        let token = rig.client.begin().unwrap();
-        rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
-        let sent = batches_sent(&mut rig)[0];
-        answer(&mut rig, sent, Outcome::Open, None, 1);
-        send_row(&mut rig, FIRST, sent.1, 1);
-        let mut batch = rig.client.take_operations(token).expect("it is answered");
-        batch.clear();
-        let key = key_at(&table, &view, 2).to_le_bytes();
-        batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+        let (token, batch) = read_at_both(&mut rig, &table, &view, [1, 2]);
         rig.client.send(token, batch, BatchEnd::Open);
         let sent = batches_sent(&mut rig)[0];
         let views = leave(&view, 2);
@@ -194,15 +204,7 @@ fn what_one_has_sent_that_has_left_is_read() {
 fn a_row_is_not_awaited_of_one_that_was_not_connected() {
     let (mut rig, view) = pair();
     let table = table(2);
-    let token = rig.client.begin().unwrap();
-    rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
-    let sent = batches_sent(&mut rig)[0];
-    answer(&mut rig, sent, Outcome::Open, None, 1);
-    send_row(&mut rig, FIRST, sent.1, 1);
-    let mut batch = rig.client.take_operations(token).expect("it is answered");
-    batch.clear();
-    let key = key_at(&table, &view, 2).to_le_bytes();
-    batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+    let (token, batch) = read_at_both(&mut rig, &table, &view, [1, 2]);
     rig.break_link(SECOND);
     rig.client.send(token, batch, BatchEnd::Open);
     let sent = batches_sent(&mut rig)[0];
@@ -220,16 +222,7 @@ fn a_row_is_not_awaited_of_one_that_was_not_connected() {
 fn a_row_is_awaited_though_the_coordinator_has_left() {
     let (mut rig, view) = pair();
     let table = table(2);
-    let token = rig.client.begin().unwrap();
-    rig.client.send(token, locking_read(&table, key_at(&table, &view, 2)), BatchEnd::Open);
-    let sent = batches_sent(&mut rig)[0];
-    assert_eq!(sent.0, 2);
-    answer(&mut rig, sent, Outcome::Open, None, 1);
-    send_row(&mut rig, SECOND, sent.1, 1);
-    let mut batch = rig.client.take_operations(token).expect("it is answered");
-    batch.clear();
-    let key = key_at(&table, &view, 1).to_le_bytes();
-    batch.push(&OperationSpec::new(&table, OperationKind::ReadExclusive, &key, &[])).unwrap();
+    let (token, batch) = read_at_both(&mut rig, &table, &view, [2, 1]);
     rig.client.send(token, batch, BatchEnd::Commit);
     let sent = batches_sent(&mut rig)[0];
     leave(&view, 2).iter().for_each(|view| adopt(&mut rig, SECOND, view));

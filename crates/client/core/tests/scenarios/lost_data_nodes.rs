@@ -1,6 +1,7 @@
 //! What becomes of each kind of request when one of two data nodes dies, with frames written by hand: which are asked
 //! for again, which end with an error, and which notice nothing.
 
+use crate::leaving::send_row;
 use crate::lost_connections::{end_part, opened};
 use crate::rig::{Rig, Sent, first_view, node_at, table};
 use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId};
@@ -15,7 +16,7 @@ use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::take_over::InheritedOutcomeRequest;
-use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead, TransactionRow};
+use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
@@ -419,15 +420,7 @@ fn the_row_of_a_batch_that_has_waited_is_awaited() {
         let outcome = if end == BatchEnd::Commit { Outcome::Committed } else { Outcome::Open };
         answer(&mut rig, sent[0], outcome, None, 1);
         assert!(rig.client.take_operations(token).is_none(), "its row comes ({has_waited}, {end:?})");
-        rig.feed(FIRST, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
-            w.put(&TransactionRow {
-                transaction: U64::new(sent[0].1),
-                epoch: U64::new(5),
-                operation: U32::new(1),
-                row_bytes: U16::new(NO_ROW),
-                unused: U16::ZERO,
-            });
-        });
+        send_row(&mut rig, FIRST, sent[0].1, 1);
         let batch = rig.client.take_operations(token).expect("it is over");
         assert!(batch.standing().is_ok());
         assert_eq!(batch.result(OperationNumber(1)), Ok(None));
@@ -443,24 +436,13 @@ fn the_row_of_a_primary_that_moves_is_awaited() {
         let table = table(2);
         let key = key_at(&table, &view, 2);
         let partition = view.partitions().iter().position(|one| one.chain.primary() == NodeId(2)).unwrap();
-        let row_of = |rig: &mut Rig, link, transaction, operation| {
-            rig.feed(link, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
-                w.put(&TransactionRow {
-                    transaction: U64::new(transaction),
-                    epoch: U64::new(5),
-                    operation: U32::new(operation),
-                    row_bytes: U16::new(NO_ROW),
-                    unused: U16::ZERO,
-                });
-            });
-        };
         // Its coordinator is that of the first row's data node, which stays.
         let token = rig.client.begin().unwrap();
         rig.client.send(token, locking_read(&table, key_at(&table, &view, 1)), BatchEnd::Open);
         let sent = batches_sent(&mut rig)[0];
         assert_eq!(sent.0, 1);
         answer(&mut rig, sent, Outcome::Open, None, 1);
-        row_of(&mut rig, FIRST, sent.1, 1);
+        send_row(&mut rig, FIRST, sent.1, 1);
         let mut batch = rig.client.take_operations(token).expect("it is answered");
         batch.clear();
         batch
@@ -478,7 +460,7 @@ fn the_row_of_a_primary_that_moves_is_awaited() {
             continue;
         }
         assert!(rig.client.take_operations(token).is_none(), "its row comes");
-        row_of(&mut rig, SECOND, sent.1, 2);
+        send_row(&mut rig, SECOND, sent.1, 2);
         let batch = rig.client.take_operations(token).expect("it is over");
         assert_eq!(batch.result(OperationNumber(2)), Ok(None));
     }
