@@ -69,9 +69,9 @@ pub enum Owner {
     NotConnected,
     /// Where the last one was that is known; there may have been several, in views that this client has not had.
     NotKnown {
-        /// As above.
+        /// The endpoint of the last one that is known.
         endpoint: u16,
-        /// As above.
+        /// When its connections were opened.
         connected: u64,
     },
 }
