@@ -133,6 +133,11 @@ impl Clients {
         self.0.iter().flatten().map(|client| (client.owner, client.open))
     }
 
+    /// The outcomes that are kept of all clients.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Ended> {
+        self.0.iter().flatten().flat_map(|client| &client.outcomes)
+    }
+
     pub fn unconfirmed(&self) -> usize {
         self.0.iter().flatten().map(|c| c.outcomes.len()).sum()
     }

@@ -35,6 +35,11 @@ impl LazyOrders {
         add(&mut self.marker_drops, owner, replicas, id);
     }
 
+    /// The same at one data manager.
+    pub fn drop_marker_at(&mut self, data_manager: Address, id: TransactionId) {
+        self.marker_drops.entry(data_manager).or_default().push(id);
+    }
+
     /// Lost members get nothing.
     pub fn forget_lost(&mut self, change: &ViewChange) {
         for lists in [&mut self.completes, &mut self.marker_drops] {

@@ -22,6 +22,7 @@ use crate::shares::Shares;
 use crate::{Coordinator, LazyOrders};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::mem;
 use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{Actor, Chain};
@@ -60,6 +61,8 @@ struct TakeOver {
     newest: Epoch,
     /// Committed transactions whose API node has not released the coordinator.
     outcomes: BTreeMap<TransactionId, Kept>,
+    /// Markers that copies have brought to data managers while it was not known which transactions there are.
+    copied: Vec<(Address, BTreeSet<TransactionId>)>,
 }
 
 enum State {
@@ -233,6 +236,7 @@ impl Coordinator {
             transactions: BTreeMap::new(),
             newest: Epoch(0),
             outcomes: BTreeMap::new(),
+            copied: Vec::new(),
         });
     }
 
@@ -262,6 +266,11 @@ impl Coordinator {
     fn end_inherited(&mut self, cx: &mut Context<'_>, at: usize) {
         let one = &mut self.take_overs.list[at];
         one.state = State::Ending;
+        let (name, copied) = (one.coordinator, mem::take(&mut one.copied));
+        for (data_manager, ids) in copied {
+            self.drop_unknown_inherited_markers(cx, name, data_manager, ids);
+        }
+        let one = &mut self.take_overs.list[at];
         for (&id, inherited) in &mut one.transactions {
             if cx.has_bug(InjectedBug::TakeOverIgnoresCommits) && !inherited.groups.is_empty() {
                 inherited.epoch = Epoch(0);
@@ -295,6 +304,26 @@ impl Coordinator {
             self.forget_inherited(cx, at, id);
         }
         self.finish_take_over_if_done(cx, at);
+    }
+
+    /// A copy has brought a data manager these markers of a coordinator that has failed: drops those of which nobody has
+    /// reported anything, or whose outcome was released. That is known when all have reported.
+    pub(crate) fn drop_unknown_inherited_markers(
+        &mut self,
+        cx: &mut Context<'_>,
+        coordinator: CoordinatorName,
+        data_manager: Address,
+        mut ids: BTreeSet<TransactionId>,
+    ) {
+        if let Some(one) = self.take_overs.find(coordinator) {
+            if matches!(one.state, State::Gathering(_)) {
+                cx.mark("copied markers wait for a take-over");
+                one.copied.push((data_manager, ids));
+                return;
+            }
+            ids.retain(|id| !one.transactions.contains_key(id) && !one.outcomes.contains_key(id));
+        }
+        self.drop_copied_markers(cx, data_manager, ids);
     }
 
     /// Goes on without what is lost: repeats orders, and awaits no confirmation from there.

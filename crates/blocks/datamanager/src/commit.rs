@@ -7,9 +7,9 @@ use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, CompleteBody, TransactionList};
+use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, CompleteBody, TransactionList, transaction_ids};
 use vinga_wire::take_over::CoordinatorName;
-use vinga_wire::{Address, Frame, SignalNumber, U64};
+use vinga_wire::{Address, Frame, SignalNumber};
 
 impl DataManager {
     pub(crate) fn on_commit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -293,11 +293,7 @@ impl DataManager {
             cx.mark("marker is to be dropped before it is left");
             return;
         }
-        let Some(marker) = self.markers.remove_if(id, |marker| acts_for(cx, sender, marker.coordinator))
-        else {
-            return;
-        };
-        self.pass_on_marker_drop(cx, id, &marker);
+        self.markers.remove_if(id, |marker| acts_for(cx, sender, marker.coordinator));
     }
 }
 
@@ -310,9 +306,5 @@ fn acts_for(cx: &Context<'_>, sender: Address, coordinator: CoordinatorName) -> 
 /// The transaction ids of a list signal.
 fn transactions_of<'a>(frame: &Frame<'a>) -> Option<impl Iterator<Item = TransactionId> + Clone + use<'a>> {
     let (list, rest) = frame.head::<TransactionList>()?;
-    let ids = rest.get(..list.count.get() as usize * 8)?;
-    Some(
-        ids.chunks_exact(8)
-            .map(|id| TransactionId(U64::from_bytes(id.try_into().expect("chunks of eight")).get())),
-    )
+    transaction_ids(rest, list.count.get())
 }

@@ -17,8 +17,9 @@
 //! waits, that is taken over: so the order of what a row is sent stays as it is.
 //!
 //! When all rows were sent, and none is awaited, the copy has all that is committed, and all that is open. Then it
-//! gets the markers. Orders to drop one of these may have come to it before; so the source passes them on.
+//! gets the markers (`markers`). Orders to drop one of these may have come to it before; so it asks the coordinators.
 
+mod markers;
 mod source;
 mod target;
 mod waiting;
@@ -27,7 +28,7 @@ pub use source::COPY_PIECE;
 pub(crate) use source::CopySource;
 
 use alloc::collections::{BTreeSet, VecDeque};
-use vinga_base::{Amount, Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_base::{Amount, TransactionId, ViewNumber};
 use vinga_kernel::{Context, Tick};
 use vinga_wire::commit::Chain;
 use waiting::WaitingBatch;
@@ -37,15 +38,13 @@ use waiting::WaitingBatch;
 pub(crate) struct Copying {
     /// The copy of this partition that is being made, of which this node is the source.
     pub source: Option<CopySource>,
-    /// The markers that were sent with the last copy, and to whom.
-    pub sent_markers: SentMarkers,
     /// The replicas of this partition, and since which view they have been these.
     pub replicas: (Chain, ViewNumber),
     /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but
     /// those that wait.
     pub complete: Option<ViewNumber>,
-    /// Markers that copies to this node have brought.
-    pub markers: BroughtMarkers,
+    /// Transactions whose markers copies to this node have brought, and that were not reported.
+    pub brought: BTreeSet<TransactionId>,
     /// Batches of rows that have come and were not taken over so far, those of a table in the order in which they came:
     /// at most [`WAITING_MAX`](waiting::WAITING_MAX), and those of tables of which an index is being built.
     pub waiting: VecDeque<WaitingBatch>,
@@ -63,26 +62,6 @@ pub(crate) struct Received {
     pub amount: Amount,
     /// When that was reported last.
     pub reported: Option<Tick>,
-}
-
-/// Markers that a copy has got: orders to drop them are passed on to it.
-#[derive(Default)]
-pub(crate) struct SentMarkers {
-    /// Which start of which data node.
-    pub target: Option<(NodeId, Incarnation)>,
-    pub ids: BTreeSet<TransactionId>,
-}
-
-/// Markers that have come with the copies to a node, until it has started.
-#[derive(Default)]
-pub(crate) struct BroughtMarkers {
-    /// The view in which the newest copy began that has brought any.
-    pub begun_in: ViewNumber,
-    pub ids: BTreeSet<TransactionId>,
-    /// Those of earlier copies that this one has not brought so far. What its source does not have any more was
-    /// dropped; the order to drop it here may have come before the marker, and what was passed on of it is lost if a
-    /// replica on the way is.
-    pub stale: BTreeSet<TransactionId>,
 }
 
 /// How many rows may be copied in this turn, at either end: as many as a slice may do, or `brief` ones while requests

@@ -348,7 +348,6 @@ impl DataManager {
             Some(SignalNumber::CopyRowsRequest) => self.on_copy_rows_request(cx, frame),
             Some(SignalNumber::CopyMarkersRequest) => self.on_copy_markers_request(cx, frame),
             Some(SignalNumber::CopyConfirm) => self.on_copy_confirm(frame),
-            Some(SignalNumber::CopiedMarkerDropOrder) => self.on_copied_marker_drop_order(cx, frame),
             Some(SignalNumber::HandOverRequest) => self.on_hand_over_request(cx, frame),
             Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),
             Some(SignalNumber::HandOverFlushRequest) => self.on_hand_over_flush_request(cx, frame),

@@ -251,6 +251,10 @@ injected_bugs! {
     CopyKeepsOldRows = "copy-keeps-old-rows";
     /// Markers are left out of a copy.
     CopyForgetsMarkers = "copy-forgets-markers";
+    /// A copy is complete before what is committed at its source is committed everywhere.
+    CopyForgetsCommits = "copy-forgets-commits";
+    /// A data manager does not ask about the markers that a copy has brought.
+    CopiedMarkersStay = "copied-markers-stay";
     /// A rollback that was ordered before a copy began does not go on to it.
     AbortForgetsCopy = "abort-forgets-copy";
     /// The last replica of a change commits its transaction, of which a copy has another change.

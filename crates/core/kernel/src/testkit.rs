@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{LiveParameter, NodeId, TransactionId};
+use vinga_base::{LiveParameter, NodeId};
 use vinga_wire::frame::Frames;
 use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
@@ -506,10 +506,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (copying::CopyBatch { copy, batch }, _) = frame.head()?;
             Some(format!("{{ copy: {copy}, batch: {batch} }}"))
         }
-        S::CopiedMarkerDropOrder => {
-            let (body, _) = frame.head::<copying::CopiedMarkerDrop>()?;
-            let transaction = TransactionId(body.marker.transaction.get());
-            Some(format!("{{ target: {}, transaction: {transaction:?} }}", body.target))
+        S::MarkersCopiedReport => {
+            let (head, _) = frame.head::<copying::MarkersCopiedHead>()?;
+            Some(format!("{{ coordinator: {:?}, markers: {} }}", head.coordinator.name(), head.count))
         }
         S::JoiningReport => cold!(restart::JoiningReport),
         S::SchemaHoldRequest | S::SchemaHoldConfirm | S::SchemaReleaseOrder => cold!(restart::SchemaHold),

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::take_over::CoordinatorName;
 use crate::view::ReplicaGroup;
 use serde::{Deserialize, Serialize};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -353,6 +353,12 @@ pub struct CompleteBody {
     pub actor: Actor,
     /// The replica group.
     pub owner: ReplicaGroup,
+}
+
+/// The ids of so many transactions, of 8 bytes each, at the beginning of `bytes`; `None` if there are fewer.
+pub fn transaction_ids(bytes: &[u8], count: u32) -> Option<impl Iterator<Item = TransactionId> + Clone> {
+    let ids = <[U64]>::ref_from_bytes(bytes.get(..count as usize * 8)?).ok()?;
+    Some(ids.iter().map(|id| TransactionId(id.get())))
 }
 
 /// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.

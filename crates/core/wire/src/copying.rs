@@ -1,18 +1,19 @@
 //! Rows that are copied to a data node that comes back: between the primary of a partition and the data manager there.
 //! The protocol is described in `docs/protocols/node-restart.md`.
 //!
-//! Requests and orders go along the chain, whose last replica is the one that is copied to; confirms go straight back.
+//! Requests go along the chain, whose last replica is the one that is copied to; confirms go straight back.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `CopyRowsRequest` | primary | the target of a copy | the committed rows of a range of row ids |
 //! | `CopyMarkersRequest` | primary | the same | committed transactions whose API nodes may not know it |
 //! | `CopyConfirm` | the target | primary | I have taken over this batch |
-//! | `CopiedMarkerDropOrder` | primary | the target | the API node knows this outcome: the marker goes |
+//! | `MarkersCopiedReport` | the target | coordinator | the copy is complete, and has brought me these markers of yours |
 //!
 //! ```text
 //!   CopyRowsRequest:     CopyRowsHead, count × (CopiedRow, image)
 //!   CopyMarkersRequest:  CopyMarkersHead, count × CopiedMarker
+//!   MarkersCopiedReport: MarkersCopiedHead, count × transaction id (8 bytes)
 //! ```
 
 use crate::take_over::CoordinatorBody;
@@ -129,14 +130,15 @@ pub struct CopiedMarker {
     pub number: U32,
 }
 
-/// Body of `CopiedMarkerDropOrder`.
+/// Beginning of `MarkersCopiedReport`. Whoever acts for the coordinator answers with a `MarkersDropOrder` for those that
+/// it knows nothing of any more, if there are any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct CopiedMarkerDrop {
-    /// The data node that has got the marker with a copy.
-    pub target: U32,
-    /// The marker.
-    pub marker: CopiedMarker,
+pub struct MarkersCopiedHead {
+    /// Whose transactions these are.
+    pub coordinator: CoordinatorBody,
+    /// Transactions in this signal, [`COPIED_MARKERS_MAX`] at most.
+    pub count: U32,
 }
 
 impl CopiedMarker {

@@ -317,7 +317,7 @@ signals! {
     CopyRowsRequest = 320, Node;
     CopyMarkersRequest = 321, Node;
     CopyConfirm = 322, Node;
-    CopiedMarkerDropOrder = 323, Node;
+    MarkersCopiedReport = 323, Node;
     // restart.rs
     JoiningReport = 324, Driver;
     SchemaHoldRequest = 325, Own;

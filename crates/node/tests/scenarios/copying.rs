@@ -163,25 +163,24 @@ fn changes_that_an_earlier_primary_has_prepared_do_not_stay_at_the_copy() {
     }
 }
 
-/// The coordinator's order to drop a marker comes to the copy before the marker. What the source passes on of it is
-/// lost with a replica between.
+/// A coordinator has failed, and its successor does not know all of its transactions yet when a copy brings markers of
+/// them.
 #[test]
-fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
+fn markers_that_a_copy_brings_wait_for_a_take_over() {
     let mut c = cluster(4, false, None);
     let [key, ..]: [u64; 2] = with_rows(&mut c);
     let instance = c.owner_of(key).instance();
     return_of_node_3(&mut c, 0);
     assert_eq!(c.at_once_by(tc(4), &[Op::Add(key, 1)]), [committed(1)]);
-    c.hold(tc(4), dm(2, instance));
-    c.forget_all_outcomes();
+    let (reporter, successor) = (dm(2, instance), tc(1));
+    c.hold(reporter, successor);
+    c.kill(4);
+    assert!(c.held(reporter, successor) > 0, "its report is on its way");
     c.release_slices(2);
     assert!(c.is_copied(3));
-    c.hold(dm(1, instance), dm(3, instance));
-    c.release(tc(4), dm(2, instance));
-    assert!(c.held(dm(1, instance), dm(3, instance)) > 0, "the order is on its way");
-    c.kill(1);
-    c.release_coordinator(tc(2), tc(1));
+    c.release(reporter, successor);
     c.start(3);
+    c.release_coordinator(successor, tc(4));
     c.ends_well();
 }
 
@@ -280,6 +279,13 @@ hazards! {
     /// The API node does not know the outcome yet when the node is copied to, and asks when all others are gone.
     outcomes_are_known_to_a_node_that_was_copied_to breaks CopyForgetsMarkers;
 
+    /// The coordinator's order to drop a marker comes to the copy before the marker. The source dies before it gets it.
+    a_marker_that_comes_behind_the_order_to_drop_it_does_not_stay breaks CopiedMarkersStay;
+
+    /// A change is committed at its source, and the copy gets it as a row. The order to commit another change of its
+    /// transaction is on its way to another copy of that node when source and coordinator die.
+    what_a_copy_was_sent_is_committed_everywhere breaks CopyForgetsCommits;
+
     /// A transaction has changed a row that the copy has. Its last change is one of a row that the copy has not: the
     /// last replica of that must not commit, as the copy would not learn of it.
     the_last_replica_of_a_change_does_not_speak_for_a_copy breaks LastReplicaForgetsCopy;
@@ -357,6 +363,57 @@ mod scenarios {
         c.start(2);
         c.kill(1);
         assert_eq!(c.ask_successor(tc(2), id, tc(1)), [crate::support::Received::Outcome(1)]);
+    }
+
+    pub fn a_marker_that_comes_behind_the_order_to_drop_it_does_not_stay(bug: Option<InjectedBug>) {
+        let mut c = cluster(4, false, bug);
+        let [key, ..]: [u64; 2] = with_rows(&mut c);
+        let (coordinator, source) = (tc(4), c.owner_of(key));
+        return_of_node_3(&mut c, 0);
+        assert_eq!(c.at_once_by(coordinator, &[Op::Add(key, 1)]), [committed(1)]);
+        c.hold(coordinator, source);
+        c.forget_all_outcomes();
+        assert!(c.held(coordinator, source) > 0, "the order is on its way");
+        c.release_slices(2);
+        c.start(3);
+        c.kill(2);
+        c.ends_well();
+    }
+
+    pub fn what_a_copy_was_sent_is_committed_everywhere(bug: Option<InjectedBug>) {
+        let mut c = cluster(2, false, bug);
+        c.kill(2);
+        let first = 1;
+        let copy = dm(2, c.owner_of(first).instance());
+        let elsewhere: Vec<u64> =
+            (2..).filter(|&key| c.owner_of(key) != c.owner_of(first)).take(12).collect();
+        let last = elsewhere[11];
+        for &key in elsewhere.iter().chain([&first]) {
+            assert_eq!(c.at_once_by(tc(1), &[Op::Insert(row(key, 1))]), [committed(1)]);
+        }
+        c.forget_all_outcomes();
+        c.come_back(2);
+        c.hold_slices(1);
+        c.copy_to(2);
+        (0..2).for_each(|_| c.slice(1));
+        // The copy has the first row, and will be sent the last one when the transaction has ended.
+        let id = c.begin();
+        c.batch_at(tc(1), id, FLAG_START, 1, 0, &strict(&[Op::Add(first, 1), Op::Add(last, 1)]));
+        assert_eq!(c.received(), [open(1)]);
+        c.release_slices(1);
+        assert!(!c.is_copied(2), "the last row is awaited");
+        let coordinator = tc(1);
+        c.hold(coordinator, copy);
+        c.batch_at(coordinator, id, FLAG_COMMIT, 2, 0, &[]);
+        assert!(c.received().is_empty() && c.held(coordinator, copy) > 0);
+        if !c.is_copied(2) {
+            c.release(coordinator, copy);
+            assert_eq!(c.received(), [committed(2)]);
+        }
+        c.start(2);
+        c.kill(1);
+        assert_eq!(c.read(&[first, last], None), [Some(row(first, 2)), Some(row(last, 2))]);
+        assert_eq!(c.ask_successor(tc(2), id, coordinator), [crate::support::Received::Outcome(1)]);
     }
 
     pub fn a_rollback_that_is_older_than_a_copy_goes_on_to_it(bug: Option<InjectedBug>) {

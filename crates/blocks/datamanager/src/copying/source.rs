@@ -1,6 +1,6 @@
 //! The source of a copy: goes through the rows, and sends what is committed of them.
 
-use super::{SentMarkers, copy_units};
+use super::copy_units;
 use crate::DataManager;
 use crate::markers::Marker;
 use crate::operation::Change;
@@ -14,8 +14,8 @@ use vinga_fragment::row::{OperationRef, Row};
 use vinga_kernel::{Context, InjectedBug, Span, Tick};
 use vinga_wire::commit::Chain;
 use vinga_wire::copying::{
-    COPIED_MARKERS_MAX, COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch,
-    CopyMarkersHead, CopyRowsHead, TO_THE_END,
+    COPIED_MARKERS_MAX, COPY_IS_COMPLETE, CopiedMarker, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
+    TO_THE_END,
 };
 use vinga_wire::view::Member;
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
@@ -35,7 +35,9 @@ const BRIEF_ROWS: u32 = 128;
 enum Stage {
     /// Rows are sent.
     Rows,
-    /// All were, and none is awaited; markers are sent.
+    /// All were, and none is awaited; what is committed here is to be committed everywhere.
+    Commits,
+    /// That is so; markers are sent.
     Markers,
     /// Everything was sent.
     Complete,
@@ -54,7 +56,9 @@ pub(crate) struct CopySource {
     /// Rows that had open changes when they were to be sent.
     awaited: BTreeSet<RowPlace>,
     stage: Stage,
-    /// Markers that are to be sent yet, and committed transactions that will leave one.
+    /// Transactions that were committed here when no row was awaited any more, and may not be committed everywhere.
+    commits: Vec<TransactionId>,
+    /// Markers that are to be sent yet.
     markers: Vec<TransactionId>,
     /// Batches.
     sent: u32,
@@ -120,11 +124,6 @@ impl DataManager {
         let target = partition.copying.nodes().next().filter(|_| is_source);
         let target = target.and_then(|node| view.member(node)).map(Member::identity);
         let number = view.number();
-        if let Some((node, incarnation)) = self.copying.sent_markers.target
-            && !view.members().iter().any(|member| member.identity() == (node, incarnation))
-        {
-            self.copying.sent_markers = SentMarkers::default();
-        }
         let replicas = partition.replicas();
         let wanted = target.map(|(node, incarnation)| (node, incarnation, replicas));
         let present = self.copying.source.as_ref().map(|copy| (copy.target, copy.incarnation, copy.replicas));
@@ -139,6 +138,7 @@ impl DataManager {
                     cursor: (0, 0),
                     awaited: BTreeSet::new(),
                     stage: Stage::Rows,
+                    commits: Vec::new(),
                     markers: Vec::new(),
                     sent: 0,
                     confirmed: 0,
@@ -258,6 +258,15 @@ impl DataManager {
                 // Tables that are made from now on are empty: all their rows come with changes.
                 copy.cursor = (u32::MAX, 0);
                 if copy.awaited.is_empty() {
+                    copy.stage = Stage::Commits;
+                    copy.commits = self.commits_under_way(cx);
+                }
+                copy.stage == Stage::Commits
+            }
+            Stage::Commits => {
+                // The orders that complete them come without being asked for; each is a turn.
+                copy.commits.retain(|&id| self.is_commit_under_way(id));
+                if copy.commits.is_empty() {
                     copy.stage = Stage::Markers;
                     self.gather_markers(cx, copy);
                 }
@@ -387,40 +396,38 @@ impl DataManager {
         }
     }
 
-    /// Finds out which markers there are, and what will become one. Those of transactions that are committed from now
-    /// on the target leaves itself: it has all their changes.
-    fn gather_markers(&mut self, cx: &Context<'_>, copy: &mut CopySource) {
-        self.copying.sent_markers =
-            SentMarkers { target: Some((copy.target, copy.incarnation)), ids: BTreeSet::new() };
-        if cx.has_bug(InjectedBug::CopyForgetsMarkers) {
-            return;
+    /// Transactions that are committed here, and may not be everywhere. The copy may have got what they have changed as
+    /// rows, without a record that says whose changes these are. Should this node die before all others have committed,
+    /// nobody would know of the commit. A transaction that is committed later leaves a record at the copy: it has all
+    /// changes that are open.
+    fn commits_under_way(&self, cx: &Context<'_>) -> Vec<TransactionId> {
+        if cx.has_bug(InjectedBug::CopyForgetsCommits) {
+            return Vec::new();
         }
-        let left = self.markers.iter().map(|(id, _)| id);
-        let committed = self.versions.transactions.iter().map(|(_, transaction)| transaction);
-        let committed =
-            committed.filter(|transaction| transaction.committed.0 != 0 && transaction.marker != 0);
-        copy.markers = left.chain(committed.map(|transaction| transaction.id)).collect();
+        let all = self.versions.transactions.iter().map(|(_, transaction)| transaction);
+        all.filter(|transaction| transaction.committed.0 != 0).map(|transaction| transaction.id).collect()
     }
 
-    /// The marker of a transaction, or the one that it will leave as it is committed.
-    fn marker_of(&self, id: TransactionId) -> Option<Marker> {
-        self.markers.get(id).or_else(|| {
-            let transaction = &self.versions.transactions[self.versions.find_transaction(id)?];
-            let (epoch, number) = (transaction.committed, transaction.marker);
-            let coordinator = transaction.actor.coordinator_name();
-            (epoch.0 != 0 && number != 0).then_some(Marker { epoch, number, coordinator })
-        })
+    fn is_commit_under_way(&self, id: TransactionId) -> bool {
+        let found = self.versions.find_transaction(id);
+        found.is_some_and(|handle| self.versions.transactions[handle].committed.0 != 0)
+    }
+
+    /// Finds out which markers there are. Transactions that are not complete by now leave theirs at the target themselves.
+    fn gather_markers(&mut self, cx: &Context<'_>, copy: &mut CopySource) {
+        if !cx.has_bug(InjectedBug::CopyForgetsMarkers) {
+            copy.markers = self.markers.iter().map(|(id, _)| id).collect();
+        }
     }
 
     /// Sends a batch of the markers that are left to send; the last one completes the copy. What has gone meanwhile was
-    /// dropped, and the order for that has come, or will come, to the target as well.
+    /// dropped. The order to drop one that is sent may have come to the target before: so it asks ([`super::target`]).
     fn send_markers(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) {
         let mut part: Vec<CopiedMarker> = Vec::new();
         while part.len() < COPIED_MARKERS_MAX
             && let Some(id) = copy.markers.pop()
         {
-            if let Some(marker) = self.marker_of(id) {
-                self.copying.sent_markers.ids.insert(id);
+            if let Some(marker) = self.markers.get(id) {
                 part.push(copied(id, &marker));
             }
         }
@@ -434,33 +441,6 @@ impl DataManager {
         writer.put(&head);
         for marker in &part {
             writer.put(marker);
-        }
-    }
-
-    /// A marker has gone. If a copy has got it, it goes there as well: the coordinator's own order to it may have come
-    /// before the marker.
-    #[inline]
-    pub(crate) fn pass_on_marker_drop(&mut self, cx: &mut Context<'_>, id: TransactionId, marker: &Marker) {
-        let sent = &mut self.copying.sent_markers;
-        if let Some((target, _)) = sent.target
-            && sent.ids.remove(&id)
-        {
-            cx.mark("order to drop a marker is passed on to a copy");
-            self.send_marker_drop(cx, target, &copied(id, marker));
-        }
-    }
-
-    /// Sends it along the chain, as the marker was.
-    pub(super) fn send_marker_drop(&self, cx: &mut Context<'_>, target: NodeId, marker: &CopiedMarker) {
-        let replicas = cx.view().owned_by(self.owner).replicas();
-        if replicas.contains(target) {
-            let mut before = replicas.nodes().take_while(|&node| node != target);
-            // When it has become the primary it has the markers, and stands behind nobody any more.
-            let is_behind = before.any(|node| node == self.settings.node);
-            let next = replicas.next(self.settings.node).filter(|_| is_behind).unwrap_or(target);
-            let next = self.owner.at(next);
-            let head = CopiedMarkerDrop { target: U32::new(target.0.into()), marker: *marker };
-            cx.frame(SignalNumber::CopiedMarkerDropOrder, next).put(&head);
         }
     }
 

@@ -5,21 +5,18 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
-use super::{BroughtMarkers, Copying, Received, WaitingBatch};
+use super::{Copying, Received, WaitingBatch};
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::index_keys::Places;
-use crate::markers::Marker;
 use crate::operation::State;
 use crate::versions::RowPlace;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PAGE_BYTES;
-use vinga_base::{Epoch, NodeId, RowId, TransactionId, ViewNumber};
+use vinga_base::{Epoch, RowId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, Span};
-use vinga_wire::copying::{
-    COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
-};
+use vinga_wire::copying::{CopiedRow, CopyBatch, CopyRowsHead};
 use vinga_wire::restart::{CopyingReport, NewcomerStep, StepDoneReport};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -64,7 +61,7 @@ impl DataManager {
         }
         if !is_copied {
             self.copying.complete = None;
-            self.copying.markers = BroughtMarkers::default();
+            self.copying.brought.clear();
         }
     }
 
@@ -79,7 +76,7 @@ impl DataManager {
 
     /// Whether what the source of a copy has sent comes from the replica before this one, as it should; if this is not
     /// the one that is copied to, it goes on to the next.
-    fn is_for_this_copy(&self, cx: &mut Context<'_>, frame: &Frame<'_>) -> bool {
+    pub(super) fn is_for_this_copy(&self, cx: &mut Context<'_>, frame: &Frame<'_>) -> bool {
         let owner = self.owner;
         let partition = cx.view().owned_by(owner);
         let (replicas, is_copied_to) = (partition.replicas(), partition.copying.contains(self.settings.node));
@@ -187,7 +184,7 @@ impl DataManager {
     }
 
     /// What has come of the copy that a batch belongs to.
-    fn received_of(&mut self, batch: CopyBatch) -> &mut Received {
+    pub(super) fn received_of(&mut self, batch: CopyBatch) -> &mut Received {
         let copy = ViewNumber(batch.copy.get());
         if self.copying.received.copy != copy {
             self.copying.received = Received { copy, ..Received::default() };
@@ -212,7 +209,7 @@ impl DataManager {
         cold::write(&mut cx.frame(SignalNumber::CopyingReport, restart), &report);
     }
 
-    fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
+    pub(super) fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
         let source = cx.view().owned_by(self.owner).primary();
         cx.frame(SignalNumber::CopyConfirm, source).put(&batch);
     }
@@ -291,62 +288,5 @@ impl DataManager {
         self.store.insert(&self.versions, new)?;
         self.epoch = self.epoch.max(epoch);
         Ok(())
-    }
-
-    pub(crate) fn on_copy_markers_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (head, mut rest) = frame.head::<CopyMarkersHead>()?;
-        if !self.is_for_this_copy(cx, frame) {
-            return Some(());
-        }
-        self.epoch = self.epoch.max(Epoch(head.epoch.get()));
-        let begun_in = ViewNumber(head.batch.copy.get());
-        let brought = &mut self.copying.markers;
-        if brought.begun_in < begun_in {
-            brought.begun_in = begun_in;
-            brought.stale.append(&mut brought.ids);
-        }
-        for _ in 0..head.count.get() {
-            let marker = CopiedMarker::take(&mut rest)?;
-            let coordinator = marker.coordinator.name();
-            if cx.view().acts_for(coordinator).is_none() {
-                continue;
-            }
-            let id = TransactionId(marker.transaction.get());
-            let (epoch, number) = (Epoch(marker.epoch.get()), marker.number.get());
-            self.markers.insert(id, Marker { epoch, number, coordinator });
-            brought.stale.remove(&id);
-            brought.ids.insert(id);
-        }
-        if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
-            cx.mark("copy of a partition is complete");
-            for id in core::mem::take(&mut self.copying.markers.stale) {
-                if self.markers.remove_if(id, |_| true).is_some() {
-                    cx.mark("marker of an earlier copy goes that its source has no more");
-                }
-            }
-            self.copying.complete = Some(begun_in);
-            self.received_of(head.batch);
-            self.note_complete(cx);
-        }
-        self.confirm_copied(cx, head.batch);
-        Some(())
-    }
-
-    /// The source has dropped a marker that this data manager has got with the copy.
-    pub(crate) fn on_copied_marker_drop_order(
-        &mut self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Option<()> {
-        let (order, _) = frame.head::<CopiedMarkerDrop>()?;
-        let target = NodeId(u8::try_from(order.target.get()).ok()?);
-        if target != self.settings.node {
-            self.send_marker_drop(cx, target, &order.marker);
-            return Some(());
-        }
-        let id = TransactionId(order.marker.transaction.get());
-        let coordinator = order.marker.coordinator.name();
-        let _ = self.markers.remove_if(id, |known| known.coordinator == coordinator);
-        Some(())
     }
 }
