@@ -96,6 +96,12 @@ impl Agreed {
         self.installed.get(&node)?.last()
     }
 
+    /// Whether another one is in a view behind this one that a node has installed.
+    pub fn is_in_later_view(&self, node: u8, other: NodeId, than: ViewNumber) -> bool {
+        let installed = self.installed.get(&node).into_iter().flatten();
+        installed.rev().take_while(|view| view.number() > than).any(|view| view.has(other))
+    }
+
     /// A data node starts again, and knows nothing of what it did before.
     pub fn forget(&mut self, node: u8) {
         self.installed.remove(&node);

@@ -273,10 +273,11 @@ fn ending_slice(seed: u64) -> u32 {
 }
 
 /// Where batches of a copy end, by numbers of its own. Tables of a run have few rows, so a copy lasts only in small
-/// pieces for as long as some transactions.
-fn copy_piece(seed: u64) -> usize {
+/// pieces for as long as some transactions. Over slow links the smallest ones would take minutes.
+fn copy_piece(seed: u64, has_slow_links: bool) -> usize {
     let mut random = Rng::with_seed(seed.wrapping_mul(167));
-    if random.u8(..3) > 0 { random.usize(1..=80) } else { vinga_node::COPY_PIECE }
+    let least = if has_slow_links { 600 } else { 0 };
+    if random.u8(..3) > 0 { least + random.usize(1..=80) } else { vinga_node::COPY_PIECE }
 }
 
 /// The shape of a large cluster, by numbers of its own: few seeds have one, since it takes several times longer.
@@ -454,7 +455,7 @@ impl Profile {
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             ending_slice: ending_slice(seed),
-            copy_piece: copy_piece(seed),
+            copy_piece: copy_piece(seed, is(Fault::SlowLinks)),
             commits_at_last_replica: Rng::with_seed(seed.wrapping_mul(83)).u8(..4) != 0,
             coordinators: Coordinators::of(seed),
             disk: DiskProfile::of(seed),

@@ -312,8 +312,12 @@ impl World {
             }
         }
         let id = NodeId(peer.node);
-        self.agreed.newest(node).is_none_or(|view| !view.has(id))
-            && threads.iter().all(|thread| !self.threads[thread.0].executor.view().has(id))
+        // A thread that is some views behind may still adopt one with an earlier start, and handle what that has sent. (A
+        // real one adopts it before it closes the links to that start.)
+        threads.iter().all(|thread| {
+            let view = self.threads[thread.0].executor.view();
+            !view.has(id) && !self.agreed.is_in_later_view(node, id, view.number())
+        })
     }
 
     /// Whether a start of a data node is a member, as far as the driver of another one knows.
