@@ -32,12 +32,11 @@ use crate::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
 use greeting::{Progress, Refused, refusal};
 use pending::{GREETING_MAX, Pending};
-use search::{Found, NotFound};
+use search::{Found, Searches};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
@@ -82,6 +81,8 @@ pub(crate) struct Formed {
     pub joins: Vec<NodeId>,
     /// To the others.
     pub links: Vec<AllLinks>,
+    /// Those that are under way.
+    pub searches: Searches,
 }
 
 /// Another data node with all links to it, in their order; with each what was read behind the frames of the formation.
@@ -172,8 +173,6 @@ pub(crate) fn set_buffers(link: &impl AsFd, to: &OtherDataNode, index: u16) -> i
 /// Another data node.
 struct Other {
     configured: OtherDataNode,
-    /// It is being looked for.
-    is_searched: bool,
     search_due: Instant,
     /// Why the last search for it has failed.
     why: String,
@@ -241,7 +240,7 @@ struct Formation<'a> {
     own: NodeHello,
     others: BTreeMap<NodeId, Other>,
     pending: Vec<Pending>,
-    searches: (Sender<SearchResult>, Receiver<SearchResult>),
+    searches: Searches,
     log_due: Instant,
     /// Lines about refused connections.
     refusals: RateLimit,
@@ -250,25 +249,15 @@ struct Formation<'a> {
     hopeless: Option<String>,
 }
 
-type SearchResult = (NodeId, Result<Found, NotFound>);
-
 impl<'a> Formation<'a> {
     fn new(settings: &'a ProcessSettings, own: NodeHello, listener: &'a TcpListener) -> Self {
         let now = Instant::now();
         let other = |&configured: &OtherDataNode| {
             let why = "it has not come yet".to_string();
-            let (is_searched, was_searched, has_begun) = (false, false, false);
+            let (was_searched, has_begun) = (false, false);
             let (search_due, other_key_since, present) = (now, None, None);
-            let other = Other {
-                configured,
-                is_searched,
-                search_due,
-                why,
-                other_key_since,
-                present,
-                was_searched,
-                has_begun,
-            };
+            let other =
+                Other { configured, search_due, why, other_key_since, present, was_searched, has_begun };
             (configured.node, other)
         };
         let first_ticket = FirstTicket::new(settings, &own.data_nodes);
@@ -278,7 +267,7 @@ impl<'a> Formation<'a> {
             own,
             others: settings.others.iter().map(other).collect(),
             pending: Vec::new(),
-            searches: mpsc::channel(),
+            searches: Searches::new(),
             log_due: now + LOG_PAUSE,
             refusals: RateLimit::new(REFUSALS_LOGGED),
             first_ticket,
@@ -433,6 +422,12 @@ impl<'a> Formation<'a> {
         if is_in_use {
             return Err(in_use());
         }
+        // It was a member when this node found it, and has looked for nobody since: that is a greeting of before, and it
+        // has closed that link.
+        if other.complete().is_some_and(|present| present.hello.begun.is_some()) {
+            let detail = format!("this node is connected to data node {node}");
+            return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
+        }
         if !is_present {
             if hello.link != 0 {
                 return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
@@ -469,30 +464,23 @@ impl<'a> Formation<'a> {
     /// begun without this one, they don't, and say so when they are asked.
     fn begin_searches(&mut self, now: Instant) {
         for other in self.others.values_mut() {
-            let is_missing = other.present.is_none() && !other.is_searched && now >= other.search_due;
+            let is_searched = self.searches.has(other.configured.node);
+            let is_missing = other.present.is_none() && !is_searched && now >= other.search_due;
             if !is_missing {
                 continue;
             }
-            let (own, configured, sender) = (self.own.clone(), other.configured, self.searches.0.clone());
-            let key = self.settings.key.clone();
-            let search = move || {
-                // Nobody waits for it if the node stops.
-                let _ = sender.send((configured.node, search::search(&own, &configured, key.as_deref())));
-            };
-            match search::spawn(configured.node, search) {
-                Ok(()) => other.is_searched = true,
-                Err(why) => {
-                    other.why = format!("no thread to look for it: {why}");
-                    other.search_due = now + SEARCH_PAUSE;
-                }
+            let key = self.settings.key.as_ref();
+            if let Err(why) = self.searches.begin(&self.own, &other.configured, key) {
+                other.why = format!("no thread to look for it: {why}");
+                other.search_due = now + SEARCH_PAUSE;
             }
         }
     }
 
     fn note_found(&mut self, now: Instant) {
-        while let Ok((node, result)) = self.searches.1.try_recv() {
+        while let Some((node, result)) = self.searches.take_result() {
             let Some(other) = self.others.get_mut(&node) else { continue };
-            (other.is_searched, other.was_searched) = (false, true);
+            other.was_searched = true;
             other.has_begun = match &result {
                 Ok(found) => found.hello.begun.is_some(),
                 Err(not_found) => not_found.has_begun,
@@ -641,7 +629,8 @@ impl<'a> Formation<'a> {
     fn finish(mut self, begin: Begin) -> Formed {
         let mut all_links = Vec::new();
         // One to which not all links are open opens them again.
-        let others = self.others.into_values().filter(|other| other.complete().is_some());
+        let (others, searches) = (self.others.into_values(), self.searches);
+        let others = others.filter(|other| other.complete().is_some());
         for present in others.filter_map(|other| other.present) {
             let links = present.links.into_iter().flatten().collect();
             all_links.push(linked(Found { hello: present.hello, links }, &self.own));
@@ -653,14 +642,14 @@ impl<'a> Formation<'a> {
         match begin {
             Begin::View(FirstViewOrder { view, cluster_incarnation, database }) => {
                 log::info!(target: WHO, "the cluster has begun with {} data nodes", view.members().len());
-                Formed { view, cluster_incarnation, database, joins: Vec::new(), links: all_links }
+                Formed { view, cluster_incarnation, database, joins: Vec::new(), links: all_links, searches }
             }
             Begin::Join(BegunCluster { cluster_incarnation, database, members }) => {
                 let is_other = |node: &NodeId| *node != self.own.member.node;
                 let joins: Vec<NodeId> = members.into_iter().map(|(node, _)| node).filter(is_other).collect();
                 log::info!(target: WHO, "the cluster runs with {} data nodes: this one joins", joins.len());
                 let view = ClusterView::default();
-                Formed { view, cluster_incarnation, database, joins, links: all_links }
+                Formed { view, cluster_incarnation, database, joins, links: all_links, searches }
             }
         }
     }
@@ -740,7 +729,6 @@ mod tests {
         let address = "127.0.0.1:1".parse().expect("an address");
         let mut other = Other {
             configured: OtherDataNode { node, group: 0, address, buffers: LinkBuffers::default() },
-            is_searched: true,
             search_due: now,
             why: String::new(),
             other_key_since: None,

@@ -28,6 +28,15 @@ pub(crate) struct AcceptedLink {
     pub early: Vec<u8>,
 }
 
+/// What there is between this node and one that greets.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// There are no links, and nothing is left of others.
+    pub is_free: bool,
+    /// This node is looking for it.
+    pub is_searched: bool,
+}
+
 /// A data node to which some links are open.
 struct Coming {
     hello: NodeHello,
@@ -66,12 +75,12 @@ impl LateNodes {
     }
 
     /// The greeting at the beginning of `bytes` and its length, if this node may have links to its sender; `None` if it
-    /// is not all there yet. `is_unlinked`: whether nothing is left of other links to a node.
+    /// is not all there yet. `way`: what there is between this node and another one.
     pub fn greeting(
         &mut self,
         bytes: &[u8],
         now: Instant,
-        is_unlinked: impl Fn(NodeId) -> bool,
+        way: impl Fn(NodeId) -> Way,
     ) -> Result<Option<(NodeHello, usize)>, NotAdmitted> {
         let length = bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length));
         if length as usize > GREETING_BYTES_MAX {
@@ -83,30 +92,27 @@ impl LateNodes {
             Err(_) => return Err(NotAdmitted::new(ErrorCode::BadHandshake, "its first bytes are no frame")),
         };
         let read = greeting::hello(&frame, SignalNumber::NodeHelloRequest).and_then(|hello| {
-            self.check(&hello, now, is_unlinked)?;
+            self.check(&hello, now, way)?;
             Ok(Some((hello, frame.length())))
         });
         read.map_err(|why| NotAdmitted::new(why.code, shown(&why.detail)))
     }
 
-    fn check(
-        &mut self,
-        hello: &NodeHello,
-        now: Instant,
-        is_unlinked: impl Fn(NodeId) -> bool,
-    ) -> Result<(), Refused> {
+    fn check(&mut self, hello: &NodeHello, now: Instant, way: impl Fn(NodeId) -> Way) -> Result<(), Refused> {
         greeting::check(hello, &self.own, !self.is_waiting())?;
         let node = hello.member.node;
+        let way = way(node);
         self.expire(now);
         // One that says something else of itself than at its first link is none of the same start.
         let is_same = |coming: &Coming| {
             (&coming.hello.member, &coming.hello.process) == (&hello.member, &hello.process)
         };
         // The same start has lost its links, if it is a member: the others give it up.
-        let is_in_use = self.views.iter().any(|view| view.has(node)) || !is_unlinked(node);
+        let is_in_use = self.views.iter().any(|view| view.has(node)) || !way.is_free;
         let coming = self.coming.get(&node);
-        if self.is_waiting() && node < self.own.member.node {
-            // Of two that wait, the one with the greater id connects, so that they do not cross.
+        if (self.is_waiting() || way.is_searched) && node < self.own.member.node {
+            // Of two that wait, the one with the greater id connects, so that they do not cross. Even if it has become
+            // a member meanwhile, the links that it is about to open count.
             return Err(Refused::new(ErrorCode::NodeStarting, ""));
         }
         if is_in_use || coming.is_some_and(|coming| !is_same(coming)) {
@@ -185,6 +191,7 @@ mod tests {
     use vinga_wire::protocol::{PROTOCOL_VERSION, Protocol};
     use vinga_wire::view::Member;
 
+    const FREE: Way = Way { is_free: true, is_searched: false };
     const DATA_NODES: [(NodeId, u16); 2] = [(NodeId(1), 0), (NodeId(2), 0)];
 
     fn places() -> Vec<ConfiguredPlace> {
@@ -226,7 +233,7 @@ mod tests {
     fn answer(bytes: &[u8], is_alone: bool) -> Result<bool, NotAdmitted> {
         let both = ClusterView::first(vec![member(1, 1), member(2, 1)]);
         let view = if is_alone { alone() } else { Arc::new(both) };
-        nodes(view).greeting(bytes, Instant::now(), |_| true).map(|greeting| greeting.is_some())
+        nodes(view).greeting(bytes, Instant::now(), |_| FREE).map(|greeting| greeting.is_some())
     }
 
     fn greeting(hello: &NodeHello) -> Vec<u8> {
@@ -268,8 +275,9 @@ mod tests {
         assert_eq!(answer(&greeting(&hello(2)), true), Ok(true));
         let mut nodes = nodes(alone());
         let now = Instant::now();
-        let is_in_use = |nodes: &mut LateNodes, is_unlinked| {
-            let answer = nodes.greeting(&greeting(&hello(2)), now, |_| is_unlinked);
+        let is_in_use = |nodes: &mut LateNodes, is_free| {
+            let way = Way { is_free, is_searched: true };
+            let answer = nodes.greeting(&greeting(&hello(2)), now, |_| way);
             answer.is_err_and(|why| why.code == ErrorCode::NodeIdInUse)
         };
         assert!(is_in_use(&mut nodes, false), "links are being closed");
@@ -277,6 +285,22 @@ mod tests {
         assert!(is_in_use(&mut nodes, true), "a view with another start is installed");
         nodes.note_installed(alone());
         assert!(!is_in_use(&mut nodes, true));
+    }
+
+    /// Whether it is a member or not: the other one may have the links that it is about to open.
+    #[test]
+    fn one_with_a_lower_id_is_refused_while_it_is_searched() {
+        let alone = Arc::new(ClusterView::first(vec![member(1, 1), member(2, 1)]).without(&[NodeId(1)]));
+        for (view, is_searched, expected) in [
+            (alone.clone(), true, Err(ErrorCode::NodeStarting)),
+            (alone, false, Ok(true)),
+            (Arc::default(), false, Err(ErrorCode::NodeStarting)),
+        ] {
+            let mut nodes = LateNodes::new(hello(2), view, 8, 9);
+            let way = Way { is_free: true, is_searched };
+            let answer = nodes.greeting(&greeting(&hello(1)), Instant::now(), |_| way);
+            assert_eq!(answer.map(|greeting| greeting.is_some()).map_err(|why| why.code), expected);
+        }
     }
 
     #[test]
@@ -308,7 +332,7 @@ mod tests {
         let mut nodes = LateNodes::new(wide(1, 0), alone(), 8, 9);
         let now = Instant::now();
         let greet = |nodes: &mut LateNodes, hello: &NodeHello, now| {
-            nodes.greeting(&greeting(hello), now, |_| true).map_err(|why| why.code).map(|_| ())
+            nodes.greeting(&greeting(hello), now, |_| FREE).map_err(|why| why.code).map(|_| ())
         };
         assert_eq!(greet(&mut nodes, &wide(2, 1), now), Err(ErrorCode::BadHandshake), "link 0 comes first");
         assert_eq!(greet(&mut nodes, &wide(2, 2), now), Err(ErrorCode::BadHandshake), "there are two");
@@ -348,7 +372,7 @@ mod tests {
         let answer = |own: u8, other: u8| {
             let mut waiting = LateNodes::new(hello(own), Arc::default(), 8, 9);
             assert!(waiting.is_waiting());
-            let answer = waiting.greeting(&greeting(&hello(other)), Instant::now(), |_| true);
+            let answer = waiting.greeting(&greeting(&hello(other)), Instant::now(), |_| FREE);
             answer.map(|greeting| greeting.is_some()).map_err(|why| why.code)
         };
         assert_eq!(answer(1, 2), Ok(true));
@@ -356,7 +380,7 @@ mod tests {
         let mut member = nodes(alone());
         assert!(!member.is_waiting());
         assert_eq!(
-            member.greeting(&greeting(&hello(2)), Instant::now(), |_| true).map(|one| one.is_some()),
+            member.greeting(&greeting(&hello(2)), Instant::now(), |_| FREE).map(|one| one.is_some()),
             Ok(true)
         );
     }

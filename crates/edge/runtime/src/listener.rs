@@ -18,10 +18,10 @@
 //! closed, and the log gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
-use crate::formation::search::{self, Found};
+use crate::formation::search::Searches;
 use crate::formation::{self, Linked};
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
-use crate::late_node::{self, AcceptedLink, LateNodes};
+use crate::late_node::{self, AcceptedLink, LateNodes, Way};
 use crate::local_socket::{Accepted, LocalSocket};
 use crate::log::RateLimit;
 use crate::peer::Peer;
@@ -30,7 +30,6 @@ use crate::settings::ProcessSettings;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -73,6 +72,9 @@ const PLACE_BITS: u32 = 16;
 /// How often a node that waits to join looks for the data nodes that it has no links to.
 const SEARCH_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often it looks whether a search has ended, while one is under way.
+const RESULT_PAUSE: Duration = Duration::from_millis(10);
+
 const LINES_PER_SECOND: u32 = 10;
 const WHO: &str = "listener";
 
@@ -92,8 +94,6 @@ pub(crate) enum ListenerMessage {
     View(Arc<ClusterView>),
     /// Agreement has installed this view.
     Installed(Arc<ClusterView>),
-    /// A search for another data node has ended: whether it was found, and all links to it are open.
-    Searched(NodeId, Option<Found>),
     /// The node is started: API nodes are let in.
     Started,
     /// The node stops.
@@ -108,8 +108,8 @@ pub(crate) struct Listener {
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
     late_nodes: LateNodes,
-    /// The data nodes that are being looked for.
-    searched: BTreeSet<NodeId>,
+    /// For other data nodes.
+    searches: Searches,
     search_due: Instant,
     /// Whether API nodes are let in.
     is_started: bool,
@@ -178,6 +178,7 @@ impl Listener {
         settings: Arc<ProcessSettings>,
         descriptors: Option<u64>,
         (own, is_started): (NodeHello, bool),
+        searches: Searches,
     ) -> io::Result<Self> {
         let (incarnation, database) = (settings.cluster_incarnation, settings.database);
         socket.set_nonblocking(true)?;
@@ -194,7 +195,7 @@ impl Listener {
             switchboard,
             socket_threads: settings.socket_threads(),
             late_nodes: LateNodes::new(own, settings.view.clone(), incarnation, database),
-            searched: BTreeSet::new(),
+            searches,
             search_due: Instant::now(),
             is_started,
             settings,
@@ -223,12 +224,12 @@ impl Listener {
                     ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
                     ListenerMessage::View(view) => self.late_nodes.note_view(view),
                     ListenerMessage::Installed(view) => self.late_nodes.note_installed(view),
-                    ListenerMessage::Searched(node, found) => self.on_searched(node, found),
                     ListenerMessage::Started => self.is_started = true,
                     ListenerMessage::Stop => return self.stop(),
                 }
             }
             self.expire(Instant::now());
+            self.note_found();
             self.search(Instant::now());
         }
     }
@@ -241,40 +242,33 @@ impl Listener {
             return;
         }
         self.search_due = now + SEARCH_PAUSE;
-        let settings = self.settings.clone();
-        for &other in &settings.others {
-            if !self.switchboard.is_unlinked(other.node) || self.searched.contains(&other.node) {
+        for other in &self.settings.others {
+            if !self.switchboard.is_unlinked(other.node) || self.searches.has(other.node) {
                 continue;
             }
-            let (own, switchboard) = (self.late_nodes.own().clone(), self.switchboard.clone());
-            let key = settings.key.clone();
-            let search = move || {
-                let found = search::search(&own, &other, key.as_deref());
-                switchboard.listener.post(ListenerMessage::Searched(other.node, found.ok()));
-            };
-            match search::spawn(other.node, search) {
-                Ok(()) => _ = self.searched.insert(other.node),
-                Err(why) => {
-                    let text = format_args!("no thread to look for data node {}: {why}", other.node);
-                    self.lines.write(Level::Warn, WHO, text);
-                }
+            if let Err(why) = self.searches.begin(self.late_nodes.own(), other, self.settings.key.as_ref()) {
+                let text = format_args!("no thread to look for data node {}: {why}", other.node);
+                self.lines.write(Level::Warn, WHO, text);
             }
         }
     }
 
-    fn on_searched(&mut self, node: NodeId, found: Option<Found>) {
-        self.searched.remove(&node);
-        // As a member it is looked for by those that are none.
-        let Some(found) = found.filter(|_| self.late_nodes.is_waiting()) else { return };
-        self.lines.write(Level::Info, WHO, format_args!("data node {node} is found"));
-        let links = formation::linked(found, self.late_nodes.own());
-        self.switchboard.hand_over(links, self.settings.listen);
+    /// Has the threads serve the links to those that are found. This node may be a member by now: the other one has
+    /// these links all the same.
+    fn note_found(&mut self) {
+        while let Some((node, result)) = self.searches.take_result() {
+            let Ok(found) = result else { continue };
+            self.lines.write(Level::Info, WHO, format_args!("data node {node} is found"));
+            let links = formation::linked(found, self.late_nodes.own());
+            self.switchboard.hand_over(links, self.settings.listen);
+        }
     }
 
     fn wait(&mut self, ready: &mut Vec<u64>) {
         let wake_event = &self.switchboard.listener.wake_event;
         let timeout = match (wake_event.begin_sleep(), self.pending.iter().any(Option::is_some)) {
             (false, _) => Duration::ZERO,
+            (true, _) if !self.searches.is_empty() => RESULT_PAUSE,
             (true, true) => PENDING_CHECK,
             (true, false) if self.late_nodes.is_waiting() => SEARCH_PAUSE,
             (true, false) => Duration::from_secs(1),
@@ -485,9 +479,9 @@ impl Listener {
         gate: &Gate,
         bytes: &[u8],
     ) -> Result<Option<(NodeHello, usize)>, NotAdmitted> {
-        let switchboard = &self.switchboard;
-        let is_unlinked = |node| switchboard.is_unlinked(node);
-        let greeting = self.late_nodes.greeting(bytes, Instant::now(), is_unlinked)?;
+        let (switchboard, searches) = (&self.switchboard, &self.searches);
+        let way = |node| Way { is_free: switchboard.is_unlinked(node), is_searched: searches.has(node) };
+        let greeting = self.late_nodes.greeting(bytes, Instant::now(), way)?;
         if let Some((hello, _)) = &greeting {
             gate.check_sender(hello.member.node).map_err(|why| NotAdmitted::new(why.code, why.detail))?;
         }

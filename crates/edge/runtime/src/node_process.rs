@@ -17,6 +17,7 @@ use crate::arbitration::{self, Arbitrators, Question};
 use crate::clock::Clock;
 use crate::farewell::say_ended;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
+use crate::formation::search::Searches;
 use crate::formation::{self, Formed, links_between};
 use crate::handlers::HandlerStack;
 use crate::lane_progress::LANE_BYTES;
@@ -38,6 +39,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -215,18 +217,18 @@ impl NodeProcess {
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         settings.peers.listen_at(address);
         let own = formation::own_hello(&settings);
-        let (links, joins) = if settings.others.is_empty() {
-            Default::default()
+        let (links, joins, searches) = if settings.others.is_empty() {
+            (Vec::new(), Vec::new(), Searches::new())
         } else {
             rustix::net::listen(&socket, BACKLOG)
                 .map_err(|why| not_listening(address, &settings, why.into()))?;
             socket.set_nonblocking(true).map_err(|why| why.to_string())?;
-            let Formed { view, cluster_incarnation, database, joins, links } =
+            let Formed { view, cluster_incarnation, database, joins, links, searches } =
                 formation::form(&settings, &own, &socket, &stop)?;
             settings.cluster_incarnation = cluster_incarnation;
             settings.database = database;
             settings.view = Arc::new(view);
-            (links, joins)
+            (links, joins, searches)
         };
         settings.joins.store(!joins.is_empty(), Ordering::Release);
         let settings = Arc::new(settings);
@@ -273,7 +275,7 @@ impl NodeProcess {
             watched,
             watchdog,
         };
-        Ok(Begun { node, socket, descriptors, own, joins: !joins.is_empty() })
+        Ok(Begun { node, socket, descriptors, own, joins: !joins.is_empty(), searches })
     }
 
     /// Where the node is asked to stop: by its own blocks, or by others. That alone does not stop it: whoever has
@@ -358,6 +360,8 @@ struct Begun {
     own: NodeHello,
     /// It joins a cluster that runs.
     joins: bool,
+    /// For other data nodes.
+    searches: Searches,
 }
 
 impl Begun {
@@ -429,7 +433,8 @@ impl Begun {
     }
 
     /// Listens; returns the thread that does, and whether clients on this machine have a socket of their own.
-    fn let_nodes_in(&self) -> Result<(JoinHandle<()>, bool), String> {
+    fn let_nodes_in(&mut self) -> Result<(JoinHandle<()>, bool), String> {
+        let searches = mem::replace(&mut self.searches, Searches::new());
         let NodeProcess { settings, switchboard, address, .. } = &self.node;
         if let Some(mark) = &settings.first_start {
             remove_for_good(mark, &settings.files.observer)
@@ -442,8 +447,9 @@ impl Begun {
         let local = local.and_then(|path| listen_locally(path, settings.local_group));
         let is_local = local.is_some();
         let greeting = (self.own.clone(), !self.joins);
+        let (switchboard, descriptors) = (switchboard.clone(), self.descriptors);
         let listener =
-            Listener::new(socket, local, switchboard.clone(), settings.clone(), self.descriptors, greeting);
+            Listener::new(socket, local, switchboard, settings.clone(), descriptors, greeting, searches);
         let listener = listener.map_err(out_of("descriptors"))?;
         let gives_way = settings.helpers.priority.is_none();
         let listener = spawn_helper("listener", &settings.helpers, move || {

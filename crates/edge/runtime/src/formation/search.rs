@@ -1,10 +1,17 @@
 //! The side that connects: the data node with the greater id opens all links to the one with the lower id.
+//!
+//! Each search runs on a thread of its own. What is under way when the node begins goes on behind that
+//! ([`crate::listener`]): the other node may have all links by then. As long as this one looks for a node with a lower
+//! id, it refuses that one's greetings, so that the two do not open two sets of links, and each keep another one.
 
 use super::greeting::{self, Refused};
 use super::silence;
 use crate::settings::OtherDataNode;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_key::{ClusterKey, NotAccepted};
@@ -88,23 +95,64 @@ impl From<NotAccepted> for NotFound {
     }
 }
 
-/// Runs a search for a data node on a thread of its own.
-///
-/// # Errors
-/// The system has no thread left.
-pub(crate) fn spawn(node: NodeId, search: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(format!("search {node}")).spawn(search).map(drop)
+/// The searches of this node, one for each data node at a time.
+pub(crate) struct Searches {
+    under_way: BTreeSet<NodeId>,
+    results: (Sender<SearchResult>, Receiver<SearchResult>),
+}
+
+type SearchResult = (NodeId, Result<Found, NotFound>);
+
+impl Searches {
+    /// None is under way.
+    pub fn new() -> Self {
+        Searches { under_way: BTreeSet::new(), results: mpsc::channel() }
+    }
+
+    /// Begins to look for a data node for which no search is under way.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn begin(
+        &mut self,
+        own: &NodeHello,
+        other: &OtherDataNode,
+        key: Option<&Arc<ClusterKey>>,
+    ) -> io::Result<()> {
+        let (own, other, key) = (own.clone(), *other, key.cloned());
+        let sender = self.results.0.clone();
+        let search = move || {
+            // Nobody waits for it if the node stops.
+            let _ = sender.send((other.node, search(&own, &other, key.as_deref())));
+        };
+        std::thread::Builder::new().name(format!("search {}", other.node)).spawn(search)?;
+        self.under_way.insert(other.node);
+        Ok(())
+    }
+
+    /// Whether a search for this node is under way.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.under_way.contains(&node)
+    }
+
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// The result of a search that has ended.
+    pub fn take_result(&mut self) -> Option<(NodeId, Result<Found, NotFound>)> {
+        let (node, result) = self.results.1.try_recv().ok()?;
+        self.under_way.remove(&node);
+        Some((node, result))
+    }
 }
 
 /// Tries once to open all links to another data node.
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub(crate) fn search(
-    own: &NodeHello,
-    other: &OtherDataNode,
-    key: Option<&ClusterKey>,
-) -> Result<Found, NotFound> {
+fn search(own: &NodeHello, other: &OtherDataNode, key: Option<&ClusterKey>) -> Result<Found, NotFound> {
     let (hello, link, rest) = greet(own, other, key, 0)?;
     let mut found = Found { hello, links: vec![(link, rest)] };
     for index in 1..super::links_between(&own.member, &found.hello.member) {

@@ -465,11 +465,17 @@ fn confirm_next(listener: &TcpListener, own: &ProcessSettings, members: &[u8]) -
     let (mut link, _) = listener.accept().unwrap();
     link.set_read_timeout(Some(HANG_GUARD)).unwrap();
     assert!(link.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
+    confirm(&mut link, own, members);
+    link
+}
+
+/// A node confirms a link, as one that has begun with these members; without any it waits to join.
+fn confirm(link: &mut TcpStream, own: &ProcessSettings, members: &[u8]) {
     let members = members.iter().map(|&node| (NodeId(node), Incarnation(u32::from(node)))).collect();
     let begun = Some(BegunCluster { cluster_incarnation: 1, database: 1, members });
     let confirm = NodeHello { begun, ..hello(own, &ProcessIdentity::default()) };
-    link.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
-    link
+    // If the other one waits no longer, the link is closed.
+    let _ = link.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm));
 }
 
 /// Else it could not join after another one that it has missed, or has lost the link to.
@@ -500,6 +506,70 @@ fn a_node_that_waits_looks_for_those_that_it_has_no_links_to() {
     drop(link);
     let why = joining.join().unwrap().err().expect("it can't join");
     assert!(why.contains("the links to data node 1 were closed: 20030 (Temporary)"), "{why}");
+}
+
+/// A node that waits looks for another one that is to join, too, and is a member before that one has answered. The other
+/// one takes these links for the links between the two; so does the member, which accepts no others meanwhile.
+#[test]
+fn links_that_a_node_begins_to_open_while_it_waits_count_when_it_is_a_member() {
+    for _ in 0..20 {
+        let addresses = addresses(3);
+        let own = |node: u8| settings(node, 1, &addresses);
+        let member = TcpListener::bind(addresses[1]).unwrap();
+        let records = Arc::new(Records::default());
+        let joining = {
+            let (third, records) = (own(3), records.clone());
+            thread::spawn(move || start_with(third, &records))
+        };
+        let mut link = confirm_next(&member, &own(2), &[2]);
+        wait_until("its threads run", || !records.opened.lock().unwrap().is_empty());
+        let newcomer = TcpListener::bind(addresses[0]).unwrap();
+        let (mut searched, _) = newcomer.accept().unwrap();
+        searched.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        assert!(searched.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
+        order_view(&mut link, &own(2), &own(3));
+        let node = joining.join().unwrap().expect("it is a member");
+        let greeted = answer_to_greeting(&own(1), addresses[2]);
+        confirm(&mut searched, &own(1), &[]);
+        // It waits for an answer for some time only.
+        searched.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut is_open = || !matches!(searched.read(&mut [0; 1024]), Ok(0));
+        let is_linked = || records.opened.lock().unwrap().contains(&(1, 1));
+        while is_open() && !is_linked() {}
+        let is_open = is_open();
+        node.stop();
+        if is_open {
+            assert_ne!(greeted, Some(SignalNumber::NodeHelloConfirm), "it has accepted other links");
+            return;
+        }
+    }
+    panic!("it has closed the links that it had begun to open");
+}
+
+/// The data node at the other end of a link is a member from now on, with the one that the link belongs to.
+fn order_view(link: &mut TcpStream, own: &ProcessSettings, other: &ProcessSettings) {
+    let member = |settings: &ProcessSettings| settings.view.member(settings.node).expect("itself").clone();
+    let view = ClusterView::first(vec![member(own)]).with_joined(member(other));
+    let view = view.with_copying(other.node).with_started(other.node);
+    let agreement = |node| Address::new(node, BlockNumber::Agreement, 0);
+    let (receiver, sender) = (agreement(other.node), agreement(own.node));
+    let mut frame = Vec::new();
+    let number = view.number().0 as u8;
+    cold::write(
+        &mut FrameWriter::begin(&mut frame, SignalNumber::ViewOrder, number, receiver, sender, 0),
+        &view,
+    );
+    link.write_all(&frame).unwrap();
+}
+
+/// How a node answers a greeting by the first link of the one with these settings.
+fn answer_to_greeting(settings: &ProcessSettings, to: SocketAddr) -> Option<SignalNumber> {
+    let mut link = TcpStream::connect(to).unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    link.write_all(&hello_frame(settings, &ProcessIdentity::default())).unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = link.read(&mut answer).expect("it is answered");
+    Frame::first(&answer[..count]).expect("a frame").expect("a whole one").signal()
 }
 
 /// The threads of a data node that joins serve its links: what nodes that form a cluster report is nothing for them.
