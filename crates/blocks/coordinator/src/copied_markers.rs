@@ -2,8 +2,8 @@
 //!
 //! A marker stays until this coordinator has it dropped: at the replicas of its view, when the API node knows the
 //! outcome, or has failed. A copy may bring one behind that order. So the data manager reports what it was brought, and
-//! the markers are dropped there of which nothing is known here any more. It was in the data manager's view at least
-//! that this coordinator is: the order to drop any other goes there, too, when its time has come.
+//! the markers are dropped there of which nothing is known here any more. This coordinator's view is not older than that
+//! of the data manager when it reads the report: the order to drop any other one goes there, too, when its time comes.
 
 use crate::Coordinator;
 use alloc::collections::BTreeSet;

@@ -359,7 +359,7 @@ impl<'a> Formation<'a> {
     fn read_pending(&mut self, now: Instant) {
         for mut pending in std::mem::take(&mut self.pending) {
             let progress = greeting::read_some(&mut pending.stream, &mut pending.bytes);
-            match self.try_greeting(&mut pending, now) {
+            match self.try_greeting(&mut pending, progress, now) {
                 Ok(true) => {}
                 Ok(false) => {
                     if progress == Progress::Open && now.duration_since(pending.since) < GREETING_MAX {
@@ -391,7 +391,12 @@ impl<'a> Formation<'a> {
     }
 
     /// Handles the greeting of a pending connection; false if it is not all there.
-    fn try_greeting(&mut self, pending: &mut Pending, now: Instant) -> Result<bool, Refused> {
+    fn try_greeting(
+        &mut self,
+        pending: &mut Pending,
+        progress: Progress,
+        now: Instant,
+    ) -> Result<bool, Refused> {
         if !self.pass(pending)? {
             return Ok(false);
         }
@@ -404,6 +409,10 @@ impl<'a> Formation<'a> {
         greeting::check(&hello, &self.own, false)?;
         let node = hello.member.node;
         pending.gate.check_sender(node)?;
+        if progress != Progress::Open {
+            // It has waited for long enough, and may have another link by now.
+            return Ok(true);
+        }
         let other = self.others.get_mut(&node).expect("it was checked that it is configured");
         let is_present = other.present.as_ref().is_some_and(|present| present.is_of(&hello));
         // The links of another start were found open in the last turn. An incarnation does not tell which of the two is

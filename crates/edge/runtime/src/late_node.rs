@@ -74,6 +74,11 @@ impl LateNodes {
         self.views.iter().all(|view| view.members().is_empty())
     }
 
+    /// Whether a node is a member, in either view.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.views.iter().any(|view| view.has(node))
+    }
+
     /// The greeting at the beginning of `bytes` and its length, if this node may have links to its sender; `None` if it
     /// is not all there yet. `way`: what there is between this node and another one.
     pub fn greeting(
@@ -108,7 +113,7 @@ impl LateNodes {
             (&coming.hello.member, &coming.hello.process) == (&hello.member, &hello.process)
         };
         // The same start has lost its links, if it is a member: the others give it up.
-        let is_in_use = self.views.iter().any(|view| view.has(node)) || !way.is_free;
+        let is_in_use = self.has(node) || !way.is_free;
         let coming = self.coming.get(&node);
         if (self.is_waiting() || way.is_searched) && node < self.own.member.node {
             // Of two that wait, the one with the greater id connects, so that they do not cross. Even if it has become

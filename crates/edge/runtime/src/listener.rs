@@ -258,6 +258,10 @@ impl Listener {
     fn note_found(&mut self) {
         while let Some((node, result)) = self.searches.take_result() {
             let Ok(found) = result else { continue };
+            if self.late_nodes.has(node) {
+                // It has joined by links that it had before: these are lost, and agreement has to decide about that.
+                continue;
+            }
             self.lines.write(Level::Info, WHO, format_args!("data node {node} is found"));
             let links = formation::linked(found, self.late_nodes.own());
             self.switchboard.hand_over(links, self.settings.listen);
@@ -440,12 +444,13 @@ impl Listener {
                     };
                     match (greeted, reading) {
                         (Err(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
-                        (Ok(Some((hello, length))), _) => {
+                        (Ok(Some((hello, length))), Reading::Open) => {
                             let early = bytes.split_off(length);
                             self.accept_link(pending.stream, pending.peer, hello, early);
                         }
                         (Ok(None), Reading::Open) => self.pending[place] = Some(pending),
-                        (Ok(None), Reading::Ended) => {}
+                        // It has waited for long enough, and may have another link by now.
+                        (Ok(_), Reading::Ended) => {}
                     }
                     return;
                 }

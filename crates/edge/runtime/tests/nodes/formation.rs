@@ -508,42 +508,70 @@ fn a_node_that_waits_looks_for_those_that_it_has_no_links_to() {
     assert!(why.contains("the links to data node 1 were closed: 20030 (Temporary)"), "{why}");
 }
 
-/// A node that waits looks for another one that is to join, too, and is a member before that one has answered. The other
-/// one takes these links for the links between the two; so does the member, which accepts no others meanwhile.
+/// A node looks for another one that is to join, too, and is a member before that one has answered. The other one takes
+/// these links for the links between the two; so does the member, which accepts no others meanwhile.
 #[test]
 fn links_that_a_node_begins_to_open_while_it_waits_count_when_it_is_a_member() {
-    for _ in 0..20 {
-        let addresses = addresses(3);
-        let own = |node: u8| settings(node, 1, &addresses);
-        let member = TcpListener::bind(addresses[1]).unwrap();
-        let records = Arc::new(Records::default());
-        let joining = {
-            let (third, records) = (own(3), records.clone());
-            thread::spawn(move || start_with(third, &records))
-        };
-        let mut link = confirm_next(&member, &own(2), &[2]);
-        wait_until("its threads run", || !records.opened.lock().unwrap().is_empty());
+    while !joins_while_it_searches(false) {}
+}
+
+/// The same with a search that begins before it has found the cluster that runs.
+#[test]
+fn links_that_a_node_begins_to_open_before_its_threads_run_count_as_well() {
+    while !joins_while_it_searches(true) {}
+}
+
+/// False if its search has taken longer than it waits for an answer.
+fn joins_while_it_searches(is_forming: bool) -> bool {
+    let addresses = addresses(3);
+    let own = |node: u8| settings(node, 1, &addresses);
+    let records = Arc::new(Records::default());
+    let joining = {
+        let (third, records) = (own(3), records.clone());
+        thread::spawn(move || start_with(third, &records))
+    };
+    let searched = || {
         let newcomer = TcpListener::bind(addresses[0]).unwrap();
+        if is_forming {
+            // It must have been looked for once.
+            drop(newcomer.accept().unwrap());
+        }
         let (mut searched, _) = newcomer.accept().unwrap();
+        let begun = Instant::now();
         searched.set_read_timeout(Some(HANG_GUARD)).unwrap();
         assert!(searched.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
-        order_view(&mut link, &own(2), &own(3));
-        let node = joining.join().unwrap().expect("it is a member");
-        let greeted = answer_to_greeting(&own(1), addresses[2]);
-        confirm(&mut searched, &own(1), &[]);
-        // It waits for an answer for some time only.
-        searched.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let mut is_open = || !matches!(searched.read(&mut [0; 1024]), Ok(0));
-        let is_linked = || records.opened.lock().unwrap().contains(&(1, 1));
-        while is_open() && !is_linked() {}
-        let is_open = is_open();
-        node.stop();
-        if is_open {
-            assert_ne!(greeted, Some(SignalNumber::NodeHelloConfirm), "it has accepted other links");
-            return;
-        }
+        (searched, begun)
+    };
+    let member = || {
+        let member = TcpListener::bind(addresses[1]).unwrap();
+        let link = confirm_next(&member, &own(2), &[2]);
+        wait_until("its threads run", || !records.opened.lock().unwrap().is_empty());
+        link
+    };
+    let (mut link, (mut searched, begun)) = if is_forming {
+        let searched = searched();
+        (member(), searched)
+    } else {
+        (member(), searched())
+    };
+    order_view(&mut link, &own(2), &own(3));
+    let node = joining.join().unwrap().expect("it is a member");
+    let greeted = answer_to_greeting(&own(1), addresses[2]);
+    confirm(&mut searched, &own(1), &[]);
+    searched.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let mut is_open = || !matches!(searched.read(&mut [0; 1024]), Ok(0));
+    let is_linked = || records.opened.lock().unwrap().contains(&(1, 1));
+    while is_open() && !is_linked() {
+        assert!(begun.elapsed() < HANG_GUARD, "it neither takes nor closes the link");
     }
-    panic!("it has closed the links that it had begun to open");
+    let is_open = is_open();
+    node.stop();
+    if !is_open {
+        assert!(begun.elapsed() >= Duration::from_secs(2), "it closes the link that it has begun to open");
+        return false;
+    }
+    assert_ne!(greeted, Some(SignalNumber::NodeHelloConfirm), "it accepts other links");
+    true
 }
 
 /// The data node at the other end of a link is a member from now on, with the one that the link belongs to.
