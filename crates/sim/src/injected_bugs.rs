@@ -40,7 +40,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   the data node's show them.
 /// - For `copy-keeps-old-rows` a copy must begin anew, and a row go in front of it; for `last-replica-forgets-copy` one
 ///   must stand between two rows that a transaction changes; for `copy-forgets-commits` the source must die behind the
-///   end of a copy, with the coordinator of a commit that is under way; for `abort-forgets-copy` and `newcomer-starts-early` a
+///   end of a copy, with the coordinator of a commit that is under way; for `copied-markers-not-awaited` before a
+///   successor in another node group has its report; for `abort-forgets-copy` and `newcomer-starts-early` a
 ///   coordinator must end a transaction, in a view without the copy, behind those who make it; for
 ///   `primary-moved-unflushed` a rollback must be on its way to a backup when the view changes.
 /// - For `left-while-placed` a data node must be asked to stop at the moment in which the rows of a partition are on
@@ -62,6 +63,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::LeftWhilePlaced,
     InjectedBug::CopyKeepsOldRows,
     InjectedBug::CopyForgetsCommits,
+    InjectedBug::CopiedMarkersNotAwaited,
     InjectedBug::LastReplicaForgetsCopy,
     InjectedBug::AbortForgetsCopy,
     InjectedBug::DeadlockVictimGoesOn,
@@ -107,6 +109,7 @@ pub const OF_RETURNING_NODES: &[InjectedBug] = &[
     InjectedBug::CopyKeepsOldRows,
     InjectedBug::CopyForgetsMarkers,
     InjectedBug::CopiedMarkersStay,
+    InjectedBug::CopiedMarkersNotAwaited,
     InjectedBug::CopyForgetsCommits,
     InjectedBug::LastReplicaForgetsCopy,
     InjectedBug::AbortForgetsCopy,

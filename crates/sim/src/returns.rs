@@ -249,6 +249,12 @@ impl World {
                 self.past_links.insert((old, other), sent);
             }
         }
+        // Others that have come back since may have left something on its way.
+        for (_, pipes) in self.past_links.iter().filter(|((_, to), _)| *to == node) {
+            for pipe in pipes {
+                self.ends[pipe.0] = End::Gone;
+            }
+        }
         self.links.retain(|&(from, to, _), _| from != node && to != node);
         self.past_links.retain(|&(_, to), _| to != node);
         self.agreed.forget(node);

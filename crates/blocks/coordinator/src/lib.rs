@@ -251,7 +251,7 @@ impl Block for Coordinator {
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
-            Some(SignalNumber::MarkersCopiedReport) => self.on_markers_copied_report(cx, frame),
+            Some(SignalNumber::MarkersCopiedRequest) => self.on_markers_copied_request(cx, frame),
             Some(SignalNumber::TakeOverReport) => self.on_take_over_report(cx, frame),
             Some(SignalNumber::InheritedOutcomeRequest) => self.on_inherited_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesReleasedOrder) => self.on_outcomes_released_order(cx, frame),

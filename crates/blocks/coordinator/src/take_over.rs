@@ -17,6 +17,7 @@
 //! they follow.
 
 use crate::clients::send_outcome;
+use crate::copied_markers::CopiedMarkers;
 use crate::participants::{Orders, Undo};
 use crate::shares::Shares;
 use crate::{Coordinator, LazyOrders};
@@ -62,7 +63,7 @@ struct TakeOver {
     /// Committed transactions whose API node has not released the coordinator.
     outcomes: BTreeMap<TransactionId, Kept>,
     /// Markers that copies have brought to data managers while it was not known which transactions there are.
-    copied: Vec<(Address, BTreeSet<TransactionId>)>,
+    copied: Vec<CopiedMarkers>,
 }
 
 enum State {
@@ -267,8 +268,8 @@ impl Coordinator {
         let one = &mut self.take_overs.list[at];
         one.state = State::Ending;
         let (name, copied) = (one.coordinator, mem::take(&mut one.copied));
-        for (data_manager, ids) in copied {
-            self.drop_unknown_inherited_markers(cx, name, data_manager, ids);
+        for copied in copied {
+            self.answer_about_inherited(cx, name, copied);
         }
         let one = &mut self.take_overs.list[at];
         for (&id, inherited) in &mut one.transactions {
@@ -308,22 +309,21 @@ impl Coordinator {
 
     /// A copy has brought a data manager these markers of a coordinator that has failed: drops those of which nobody has
     /// reported anything, or whose outcome was released. That is known when all have reported.
-    pub(crate) fn drop_unknown_inherited_markers(
+    pub(crate) fn answer_about_inherited(
         &mut self,
         cx: &mut Context<'_>,
         coordinator: CoordinatorName,
-        data_manager: Address,
-        mut ids: BTreeSet<TransactionId>,
+        mut copied: CopiedMarkers,
     ) {
         if let Some(one) = self.take_overs.find(coordinator) {
             if matches!(one.state, State::Gathering(_)) {
                 cx.mark("copied markers wait for a take-over");
-                one.copied.push((data_manager, ids));
+                one.copied.push(copied);
                 return;
             }
-            ids.retain(|id| !one.transactions.contains_key(id) && !one.outcomes.contains_key(id));
+            copied.ids.retain(|id| !one.transactions.contains_key(id) && !one.outcomes.contains_key(id));
         }
-        self.drop_copied_markers(cx, data_manager, ids);
+        self.drop_copied(cx, copied);
     }
 
     /// Goes on without what is lost: repeats orders, and awaits no confirmation from there.

@@ -27,10 +27,13 @@ mod waiting;
 pub use source::COPY_PIECE;
 pub(crate) use source::CopySource;
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use vinga_base::{Amount, TransactionId, ViewNumber};
 use vinga_kernel::{Context, Tick};
+use vinga_wire::Address;
 use vinga_wire::commit::Chain;
+use vinga_wire::take_over::CoordinatorName;
 use waiting::WaitingBatch;
 
 /// What a data manager has to do with copies.
@@ -41,10 +44,14 @@ pub(crate) struct Copying {
     /// The replicas of this partition, and since which view they have been these.
     pub replicas: (Chain, ViewNumber),
     /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but
-    /// those that wait.
+    /// those that wait, and has asked about the markers.
     pub complete: Option<ViewNumber>,
-    /// Transactions whose markers copies to this node have brought, and that were not reported.
+    /// Transactions whose markers copies to this node have brought, and about which nobody was asked.
     pub brought: BTreeSet<TransactionId>,
+    /// What coordinators were asked about them and have not answered, by numbers.
+    pub asked: BTreeMap<u32, Asked>,
+    /// The number that was used last.
+    pub request: u32,
     /// Batches of rows that have come and were not taken over so far, those of a table in the order in which they came:
     /// at most [`WAITING_MAX`](waiting::WAITING_MAX), and those of tables of which an index is being built.
     pub waiting: VecDeque<WaitingBatch>,
@@ -62,6 +69,14 @@ pub(crate) struct Received {
     pub amount: Amount,
     /// When that was reported last.
     pub reported: Option<Tick>,
+}
+
+/// A coordinator was asked which of these markers are to go.
+pub(crate) struct Asked {
+    coordinator: CoordinatorName,
+    /// Who acts for it, and has the request.
+    acting: Option<Address>,
+    ids: Vec<TransactionId>,
 }
 
 /// How many rows may be copied in this turn, at either end: as many as a slice may do, or `brief` ones while requests

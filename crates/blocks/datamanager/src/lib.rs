@@ -347,6 +347,7 @@ impl DataManager {
             Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(cx, frame),
             Some(SignalNumber::CopyRowsRequest) => self.on_copy_rows_request(cx, frame),
             Some(SignalNumber::CopyMarkersRequest) => self.on_copy_markers_request(cx, frame),
+            Some(SignalNumber::MarkersCopiedConfirm) => self.on_markers_copied_confirm(cx, frame),
             Some(SignalNumber::CopyConfirm) => self.on_copy_confirm(frame),
             Some(SignalNumber::HandOverRequest) => self.on_hand_over_request(cx, frame),
             Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),

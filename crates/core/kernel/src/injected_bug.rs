@@ -255,6 +255,8 @@ injected_bugs! {
     CopyForgetsCommits = "copy-forgets-commits";
     /// A data manager does not ask about the markers that a copy has brought.
     CopiedMarkersStay = "copied-markers-stay";
+    /// A copy is complete before those answer who were asked about its markers.
+    CopiedMarkersNotAwaited = "copied-markers-not-awaited";
     /// A rollback that was ordered before a copy began does not go on to it.
     AbortForgetsCopy = "abort-forgets-copy";
     /// The last replica of a change commits its transaction, of which a copy has another change.

@@ -506,9 +506,15 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (copying::CopyBatch { copy, batch }, _) = frame.head()?;
             Some(format!("{{ copy: {copy}, batch: {batch} }}"))
         }
-        S::MarkersCopiedReport => {
+        S::MarkersCopiedRequest => {
             let (head, _) = frame.head::<copying::MarkersCopiedHead>()?;
-            Some(format!("{{ coordinator: {:?}, markers: {} }}", head.coordinator.name(), head.count))
+            let copying::MarkersCopiedHead { coordinator, request, count } = *head;
+            let coordinator = coordinator.name();
+            Some(format!("{{ coordinator: {coordinator:?}, request: {request}, markers: {count} }}"))
+        }
+        S::MarkersCopiedConfirm => {
+            let (request, _) = frame.head::<vinga_wire::U32>()?;
+            Some(format!("{{ request: {request} }}"))
         }
         S::JoiningReport => cold!(restart::JoiningReport),
         S::SchemaHoldRequest | S::SchemaHoldConfirm | S::SchemaReleaseOrder => cold!(restart::SchemaHold),

@@ -8,12 +8,14 @@
 //! | `CopyRowsRequest` | primary | the target of a copy | the committed rows of a range of row ids |
 //! | `CopyMarkersRequest` | primary | the same | committed transactions whose API nodes may not know it |
 //! | `CopyConfirm` | the target | primary | I have taken over this batch |
-//! | `MarkersCopiedReport` | the target | coordinator | the copy is complete, and has brought me these markers of yours |
+//! | `MarkersCopiedRequest` | the target | coordinator | the copy has brought me these markers of yours: which are to go? |
+//! | `MarkersCopiedConfirm` | coordinator | the target | I know of all that are left |
 //!
 //! ```text
 //!   CopyRowsRequest:     CopyRowsHead, count × (CopiedRow, image)
 //!   CopyMarkersRequest:  CopyMarkersHead, count × CopiedMarker
-//!   MarkersCopiedReport: MarkersCopiedHead, count × transaction id (8 bytes)
+//!   MarkersCopiedRequest: MarkersCopiedHead, count × transaction id (8 bytes)
+//!   MarkersCopiedConfirm: its number (4 bytes)
 //! ```
 
 use crate::take_over::CoordinatorBody;
@@ -130,13 +132,15 @@ pub struct CopiedMarker {
     pub number: U32,
 }
 
-/// Beginning of `MarkersCopiedReport`. Whoever acts for the coordinator answers with a `MarkersDropOrder` for those that
-/// it knows nothing of any more, if there are any.
+/// Beginning of `MarkersCopiedRequest`. Whoever acts for the coordinator sends a `MarkersDropOrder` for those that it knows
+/// nothing of any more, if there are any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct MarkersCopiedHead {
     /// Whose transactions these are.
     pub coordinator: CoordinatorBody,
+    /// The data manager's number of it, for the confirm.
+    pub request: U32,
     /// Transactions in this signal, [`COPIED_MARKERS_MAX`] at most.
     pub count: U32,
 }

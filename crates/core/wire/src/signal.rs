@@ -317,7 +317,8 @@ signals! {
     CopyRowsRequest = 320, Node;
     CopyMarkersRequest = 321, Node;
     CopyConfirm = 322, Node;
-    MarkersCopiedReport = 323, Node;
+    MarkersCopiedRequest = 323, Node;
+    MarkersCopiedConfirm = 369, Node;
     // restart.rs
     JoiningReport = 324, Driver;
     SchemaHoldRequest = 325, Own;

@@ -171,16 +171,21 @@ fn markers_that_a_copy_brings_wait_for_a_take_over() {
     let [key, ..]: [u64; 2] = with_rows(&mut c);
     let instance = c.owner_of(key).instance();
     return_of_node_3(&mut c, 0);
-    assert_eq!(c.at_once_by(tc(4), &[Op::Add(key, 1)]), [committed(1)]);
+    let id = c.begin();
+    c.batch_at(tc(4), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+    assert_eq!(c.received(), [committed(1)]);
     let (reporter, successor) = (dm(2, instance), tc(1));
     c.hold(reporter, successor);
     c.kill(4);
     assert!(c.held(reporter, successor) > 0, "its report is on its way");
     c.release_slices(2);
-    assert!(c.is_copied(3));
+    assert!(!c.is_copied(3), "it asks what is to go of the markers");
     c.release(reporter, successor);
     c.start(3);
-    c.release_coordinator(successor, tc(4));
+    c.kill(2);
+    c.kill(1);
+    assert_eq!(c.ask_successor(tc(3), id, tc(4)), [crate::support::Received::Outcome(1)]);
+    c.release_coordinator(tc(3), tc(4));
     c.ends_well();
 }
 

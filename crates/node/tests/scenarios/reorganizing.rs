@@ -438,3 +438,48 @@ fn only_the_president_has_partitions_move() {
     single.reorganize(true);
     assert_eq!(single.received(), [Received::Refused(ErrorCode::NotSupportedYet)]);
 }
+
+/// Copies between data nodes of one node group, while coordinators of another one fail.
+mod returning {
+    use super::*;
+
+    hazards! {
+        /// A data node has reported what it has of a coordinator that has failed, and then gets a marker of it with a
+        /// copy. The source dies before its own report comes to the successor.
+        a_marker_that_comes_behind_the_report_about_it_is_not_forgotten breaks CopiedMarkersNotAwaited;
+    }
+
+    mod scenarios {
+        use super::*;
+
+        pub fn a_marker_that_comes_behind_the_report_about_it_is_not_forgotten(bug: Option<InjectedBug>) {
+            let mut c = grown_with(bug);
+            c.reorganize(true);
+            millis(&mut c, 2000);
+            assert_eq!((c.received(), c.shares()), (vec![CONFIRMED], vec![1, 1]));
+            c.die(2);
+            c.hold_slices(1);
+            c.join(2);
+            millis(&mut c, 500);
+            assert_eq!(c.state_of(2), Some(MemberState::Copying));
+            let key = c.keys_at(1).next().expect("there are keys without end");
+            let (source, id) = (c.owner_of(key), c.begin());
+            c.batch_at(tc(3), id, FLAG_START | FLAG_COMMIT, 1, 0, &strict(&[Op::Write(row(key, 7))]));
+            assert_eq!(c.received(), [committed(1)]);
+            let successor = tc(4);
+            c.hold(source, successor);
+            c.die(3);
+            assert!(c.held(source, successor) > 0, "its report is on its way");
+            c.release_slices(1);
+            millis(&mut c, 500);
+            if c.state_of(2) == Some(MemberState::Copying) {
+                c.release(source, successor);
+                millis(&mut c, 500);
+            }
+            assert_eq!(c.state_of(2), Some(MemberState::Started));
+            c.die(1);
+            assert_eq!(c.read(&[key], None), [Some(row(key, 7))]);
+            assert_eq!(c.ask_successor(successor, id, tc(3)), [Received::Outcome(1)]);
+        }
+    }
+}

@@ -1,10 +1,15 @@
 //! The target of a copy: markers.
 //!
 //! The order to drop a marker that the source had when it sent it may have come here before. And the source need not
-//! have it yet, and may never get it. So what a copy has brought is reported to the coordinators when it is complete;
-//! they have those dropped of which they know nothing any more (`copied_markers.rs` there). They are in this view by
-//! then, or a later one: what they drop from then on, they drop here, too.
+//! have it yet, and may never get it. So the coordinators are asked which of the markers that copies have brought are to
+//! go, when one is at its end; they have those dropped of which they know nothing any more (`copied_markers.rs` there).
+//! They are in this view by then, or a later one: what they drop from then on, they drop here, too.
+//!
+//! The copy is not complete before all have answered. A successor that gathers what there is of a coordinator may have
+//! this data manager's report from before the markers came, so that it knows of them by the source's alone; it answers
+//! when it has that. If the source is lost before, the copy begins anew, and nobody counts on this data manager.
 
+use super::Asked;
 use crate::DataManager;
 use crate::markers::Marker;
 use alloc::collections::BTreeMap;
@@ -39,7 +44,7 @@ impl DataManager {
         }
         if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
             cx.mark("copy of a partition is complete");
-            self.report_brought_markers(cx);
+            self.ask_about_markers(cx);
             self.copying.complete = Some(begun_in);
             self.received_of(head.batch);
             self.note_complete(cx);
@@ -48,8 +53,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Reports the markers that this copy, and earlier ones that were not completed, have brought and that are left.
-    fn report_brought_markers(&mut self, cx: &mut Context<'_>) {
+    /// Asks about the markers that this copy, and earlier ones that did not come to their end, have brought.
+    fn ask_about_markers(&mut self, cx: &mut Context<'_>) {
         let mut lists: BTreeMap<CoordinatorName, Vec<TransactionId>> = BTreeMap::new();
         for id in mem::take(&mut self.copying.brought) {
             if let Some(marker) = self.markers.get(id) {
@@ -60,16 +65,50 @@ impl DataManager {
             return;
         }
         for (coordinator, ids) in lists {
-            // Without anybody who acts for it, nothing of it is kept here: the view has seen to that.
-            let Some(acting) = cx.view().acts_for(coordinator) else { continue };
             for ids in ids.chunks(COPIED_MARKERS_MAX) {
-                let mut writer = cx.frame(SignalNumber::MarkersCopiedReport, acting);
-                let count = U32::new(ids.len() as u32);
-                writer.put(&MarkersCopiedHead { coordinator: coordinator.into(), count });
-                for id in ids {
+                let copying = &mut self.copying;
+                copying.request += 1;
+                copying.asked.insert(copying.request, Asked { coordinator, acting: None, ids: ids.to_vec() });
+            }
+        }
+        self.ask_in_this_view(cx);
+        if cx.has_bug(InjectedBug::CopiedMarkersNotAwaited) {
+            self.copying.asked.clear();
+        }
+    }
+
+    /// Asks those who act for the coordinators in this view, and were not asked before.
+    pub(super) fn ask_in_this_view(&mut self, cx: &mut Context<'_>) {
+        self.copying.asked.retain(|&request, asked| {
+            let acting = cx.view().acts_for(asked.coordinator);
+            // Without anybody who acts for it, nothing of it is kept: the view has seen to that.
+            let Some(receiver) = acting else { return false };
+            if asked.acting != acting {
+                asked.acting = acting;
+                let head = MarkersCopiedHead {
+                    coordinator: asked.coordinator.into(),
+                    request: U32::new(request),
+                    count: U32::new(asked.ids.len() as u32),
+                };
+                let mut writer = cx.frame(SignalNumber::MarkersCopiedRequest, receiver);
+                writer.put(&head);
+                for id in &asked.ids {
                     writer.put(&U64::new(id.0));
                 }
             }
+            true
+        });
+    }
+
+    pub(crate) fn on_markers_copied_confirm(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (request, _) = frame.head::<U32>()?;
+        if self.copying.asked.remove(&request.get()).is_some() {
+            self.note_complete(cx);
         }
+        Some(())
     }
 }

@@ -42,8 +42,8 @@ impl DataManager {
 
     /// The view in which the copy to this node began that is complete; `None` while one is under way.
     pub fn copy_complete(&self) -> Option<ViewNumber> {
-        let Copying { complete, waiting, has_failed, .. } = &self.copying;
-        complete.filter(|_| waiting.is_empty() && !has_failed)
+        let Copying { complete, waiting, asked, has_failed, .. } = &self.copying;
+        complete.filter(|_| waiting.is_empty() && asked.is_empty() && !has_failed)
     }
 
     /// The view has changed: with other replicas the copy to this node begins anew.
@@ -62,7 +62,9 @@ impl DataManager {
         if !is_copied {
             self.copying.complete = None;
             self.copying.brought.clear();
+            self.copying.asked.clear();
         }
+        self.ask_in_this_view(cx);
     }
 
     /// Reports that the copy to this node is complete, in this view.
