@@ -318,8 +318,8 @@ impl World {
             }
         }
         let id = NodeId(peer.node);
-        // A thread that is some views behind may still adopt one with an earlier start, and handle what that has sent. (A
-        // real one adopts it before it closes the links to that start.)
+        // A thread that is some views behind may still adopt one with an earlier start, and handle what that has sent.
+        // (A real one adopts it before it closes the links to that start.)
         threads.iter().all(|thread| {
             let view = self.threads[thread.0].executor.view();
             !view.has(id) && !self.agreed.is_in_later_view(node, id, view.number())

@@ -1,9 +1,9 @@
 //! A copy has brought a data manager markers of this coordinator's transactions, or of one that it acts for.
 //!
 //! A marker stays until this coordinator has it dropped: at the replicas of its view, when the API node knows the
-//! outcome, or has failed. A copy may bring one behind that order. So the data manager asks about what it was brought, and
-//! the markers are dropped there of which nothing is known here any more. This coordinator's view is not older than that
-//! of the data manager when it reads the request: the order to drop any other one goes there, too, when its time comes.
+//! outcome, or has failed. A copy may bring one behind that order. So the data manager asks about what it was brought,
+//! and the markers are dropped there of which nothing is known here any more. This coordinator's view is not older than
+//! that of the data manager when it reads the request: the order to drop any other one goes there, too, in its time.
 
 use crate::Coordinator;
 use alloc::collections::BTreeSet;

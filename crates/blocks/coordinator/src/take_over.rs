@@ -307,8 +307,8 @@ impl Coordinator {
         self.finish_take_over_if_done(cx, at);
     }
 
-    /// A copy has brought a data manager these markers of a coordinator that has failed: drops those of which nobody has
-    /// reported anything, or whose outcome was released. That is known when all have reported.
+    /// A copy has brought a data manager these markers of a coordinator that has failed: drops those of which nobody
+    /// has reported anything, or whose outcome was released. That is known when all have reported.
     pub(crate) fn answer_about_inherited(
         &mut self,
         cx: &mut Context<'_>,

@@ -132,8 +132,8 @@ pub struct CopiedMarker {
     pub number: U32,
 }
 
-/// Beginning of `MarkersCopiedRequest`. Whoever acts for the coordinator sends a `MarkersDropOrder` for those that it knows
-/// nothing of any more, if there are any.
+/// Beginning of `MarkersCopiedRequest`. Whoever acts for the coordinator sends a `MarkersDropOrder` for those that it
+/// knows nothing of any more, if there are any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct MarkersCopiedHead {

@@ -431,8 +431,8 @@ impl<'a> Formation<'a> {
         if is_in_use {
             return Err(in_use());
         }
-        // It was a member when this node found it, and has looked for nobody since: that is a greeting of before, and it
-        // has closed that link.
+        // It was a member when this node found it, and has looked for nobody since: that is a greeting of before, and
+        // it has closed that link.
         if other.complete().is_some_and(|present| present.hello.begun.is_some()) {
             let detail = format!("this node is connected to data node {node}");
             return Err(Refused::new(ErrorCode::NodeIdInUse, detail));

@@ -1,8 +1,8 @@
 //! The target of a copy: markers.
 //!
 //! The order to drop a marker that the source had when it sent it may have come here before. And the source need not
-//! have it yet, and may never get it. So the coordinators are asked which of the markers that copies have brought are to
-//! go, when one is at its end; they have those dropped of which they know nothing any more (`copied_markers.rs` there).
+//! have it yet, and may never get it. So the coordinators are asked which of the markers that copies have brought are
+//! to go, when one is at its end; they have those dropped of which they know nothing any more (`copied_markers.rs`).
 //! They are in this view by then, or a later one: what they drop from then on, they drop here, too.
 //!
 //! The copy is not complete before all have answered. A successor that gathers what there is of a coordinator may have

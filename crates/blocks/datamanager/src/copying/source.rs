@@ -413,7 +413,7 @@ impl DataManager {
         found.is_some_and(|handle| self.versions.transactions[handle].committed.0 != 0)
     }
 
-    /// Finds out which markers there are. Transactions that are not complete by now leave theirs at the target themselves.
+    /// Finds out which markers there are. Transactions that are not complete by now leave theirs at the target, too.
     fn gather_markers(&mut self, cx: &Context<'_>, copy: &mut CopySource) {
         if !cx.has_bug(InjectedBug::CopyForgetsMarkers) {
             copy.markers = self.markers.iter().map(|(id, _)| id).collect();
@@ -421,7 +421,7 @@ impl DataManager {
     }
 
     /// Sends a batch of the markers that are left to send; the last one completes the copy. What has gone meanwhile was
-    /// dropped. The order to drop one that is sent may have come to the target before: so it asks ([`super::target`]).
+    /// dropped. The order to drop one that is sent may have come to the target before: so it asks (`markers.rs`).
     fn send_markers(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) {
         let mut part: Vec<CopiedMarker> = Vec::new();
         while part.len() < COPIED_MARKERS_MAX
