@@ -15,7 +15,7 @@ use vinga_wire::{Address, Frame, SignalNumber, U32};
 
 /// What a data manager asks about.
 pub(crate) struct CopiedMarkers {
-    data_manager: Address,
+    pub data_manager: Address,
     /// Its number of the request.
     request: U32,
     pub ids: BTreeSet<TransactionId>,

@@ -208,6 +208,7 @@ impl Coordinator {
         }
         for at in 0..self.take_overs.list.len() {
             let one = &mut self.take_overs.list[at];
+            one.copied.retain(|copied| !change.has_lost(copied.data_manager.node()));
             match &mut one.state {
                 State::Gathering(awaited) => {
                     let before = awaited.len();

@@ -86,6 +86,8 @@ pub(crate) struct Worker<H> {
     yielding: Yielding,
     /// Detects whether it loses time slices when it yields.
     time_slices: TimeSlices,
+    /// Whether it pays to yield between small slices of work.
+    slices_apart: TimeSlices,
     pacer: SlicePacer,
     realtime: Realtime,
     /// The other data nodes; on the main thread, if there are some.
@@ -185,6 +187,7 @@ impl<H: Host> Worker<H> {
             spinning: Spinning::new(plan.spin_micros),
             yielding: Yielding::default(),
             time_slices: TimeSlices::default(),
+            slices_apart: TimeSlices::default(),
             pacer: SlicePacer::default(),
             realtime,
             data_nodes,
@@ -218,7 +221,7 @@ impl<H: Host> Worker<H> {
         let mut has_more = true;
         let mut ended = self.clock.nanos();
         while !self.has_ended(has_more, ended) {
-            let begun = if has_more { self.look(ended) } else { self.rest(ended) };
+            let begun = if has_more { self.go_on(ended) } else { self.rest(ended) };
             has_more = self.turn(begun);
             ended = self.clock.nanos();
             self.statistics.busy_nanos.add(ended - begun);
@@ -368,6 +371,19 @@ impl<H: Host> Worker<H> {
             self.executor.set_slice_units(units);
         }
         (ended - begun, ended)
+    }
+
+    /// There is more to do. If that is a small piece of work for which nobody waits, whoever is about to send the next
+    /// request may wait for this CPU, and is let run before.
+    fn go_on(&mut self, ended: u64) -> u64 {
+        if !self.executor.was_brief() || !self.slices_apart.may_yield() {
+            return self.look(ended);
+        }
+        self.statistics.waits.add(1);
+        std::thread::yield_now();
+        let now = self.clock.nanos();
+        self.slices_apart.note(Duration::from_nanos(now - ended), 0);
+        self.look(now)
     }
 
     /// There is more to do: only checks whether sockets have something too.

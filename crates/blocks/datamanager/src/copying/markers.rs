@@ -106,7 +106,11 @@ impl DataManager {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (request, _) = frame.head::<U32>()?;
-        if self.copying.asked.remove(&request.get()).is_some() {
+        let request = request.get();
+        let Some(asked) = self.copying.asked.get(&request) else { return Some(()) };
+        // One that acted for the coordinator before does not count: its successor has not confirmed.
+        if asked.acting == Some(frame.sender()) {
+            self.copying.asked.remove(&request);
             self.note_complete(cx);
         }
         Some(())
