@@ -8,7 +8,8 @@
 //! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have
 //! been carried out before its answer was lost; then the same request is refused the second time, as this client has
 //! fenced the table already. That fence is lifted, and the requester may try again, unless another requester of this
-//! client was given it (`given_fences`). A request to lift one goes on until it is carried out, whether anybody waits
+//! client was given it (`given_fences`). One whose request is under way may be given it yet, as the next one may be
+//! refused before all dictionaries have confirmed a fence: so its answer is awaited. A request to lift one goes on until it is carried out, whether anybody waits
 //! or not, and so does one for a fence that nobody wants any more: no fence is left behind as long as the session
 //! lives. While the dictionary is too busy for it, it is asked again and again.
 //!
@@ -160,6 +161,9 @@ impl Requests {
             self.ask_again(net, handle, error);
             return None;
         }
+        let is_open =
+            matches!(&answer, Ok(Answer::Table(record)) if self.may_be_given(&record.definition.name));
+        let waiting = &mut self.pool[handle];
         let is_unwanted = waiting.is_abandoned || waiting.goes_on;
         match (waiting.fence, answer) {
             (Fence::Wanted, Ok(Answer::Changed(Some(record)))) if is_unwanted => {
@@ -179,6 +183,11 @@ impl Requests {
                     _ => waiting.failure.take().map(Err),
                 }
             }
+            (Fence::Sought, Ok(Answer::Table(_))) if is_open => {
+                let error = waiting.failure.clone().expect("it was refused");
+                self.ask_again(net, handle, error);
+                None
+            }
             (Fence::Sought, Ok(Answer::Table(record)))
                 if !self.given_fences.contains(&(record.table, record.birth)) =>
             {
@@ -192,6 +201,16 @@ impl Requests {
             (Fence::Sought | Fence::Lifted, answer) => Some(waiting.failure.take().map_or(answer, Err)),
             (Fence::None | Fence::Wanted, answer) => Some(answer),
         }
+    }
+
+    /// Whether a requester of this client waits for the answer about a write fence of this table.
+    fn may_be_given(&self, table: &str) -> bool {
+        self.pool.iter().any(|(_, waiting)| match &waiting.request {
+            Some(Request::ChangeSchema(SchemaChange::FenceTable { name, .. })) => {
+                waiting.is_sent && (waiting.answer.is_none() || waiting.goes_on) && name == table
+            }
+            _ => false,
+        })
     }
 
     /// This client is admitted to the cluster. The write fences of another admission have ended with it.

@@ -215,6 +215,52 @@ fn a_write_fence_that_another_requester_was_given_is_not_lifted() {
     }
 }
 
+/// The next president refuses the second requester of a client before all dictionaries have confirmed the fence of the
+/// first one: the fence is not lifted before that one is answered, and then only if it was not given it.
+#[test]
+fn a_write_fence_that_another_requester_may_be_given_is_not_lifted() {
+    for is_given in [true, false] {
+        let (mut rig, view) = pair();
+        let tokens = [(), ()].map(|()| rig.client.request(&fence()).unwrap());
+        changes_sent(&mut rig);
+        die(&mut rig);
+        go_on(&mut rig, &view);
+        let sent = changes_sent(&mut rig);
+        refuse_change(&mut rig, SECOND, sent[1].1.request, ErrorCode::SchemaBusy);
+        let definition = TableDefinition { name: "test.t".into(), ..TableDefinition::default() };
+        let table = TableRecord { definition, ..record() };
+        let describe = |rig: &mut Rig| {
+            let described: NamedTableRequest =
+                cold::read(&rig.sent(SignalNumber::DescribeTableRequest).remove(0).frame()).unwrap();
+            let body = TableConfirm { request: described.request, table: table.clone() };
+            rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
+                cold::write(w, &body);
+            });
+        };
+        for _ in 0..3 {
+            describe(&mut rig);
+            assert!(changes_sent(&mut rig).is_empty(), "it may be the other one's");
+            assert!(rig.client.take_answer(tokens[1]).is_none());
+            rig.advance(100);
+        }
+        match is_given {
+            true => confirm_change(&mut rig, SECOND, sent[0].1.request, Some(table.clone())),
+            false => refuse_change(&mut rig, SECOND, sent[0].1.request, ErrorCode::NoSuchTable),
+        }
+        describe(&mut rig);
+        let lifted = changes_sent(&mut rig);
+        assert_eq!(lifted.len(), usize::from(!is_given));
+        for (_, request) in lifted {
+            assert_eq!(request.change, lift());
+            confirm_change(&mut rig, SECOND, request.request, None);
+        }
+        let answers = tokens.map(|token| rig.client.take_answer(token).expect("it is over").map(drop));
+        assert_eq!(answers[0].is_ok(), is_given);
+        assert_eq!(answers[1].as_ref().unwrap_err().code(), ErrorCode::SchemaBusy);
+        assert!(rig.client.is_at_rest());
+    }
+}
+
 /// A write fence that was got, and is not wanted when its president is dead.
 #[test]
 fn a_write_fence_that_was_not_taken_is_lifted_at_the_next_president() {
