@@ -230,7 +230,10 @@ impl Counter {
                 state.ranges.use_value(value)
             };
             let Some((next, slack)) = move_to else { return Ok(()) };
-            let moved = self.advance(session, next, next.saturating_add(slack), false)?;
+            let cluster = session.cluster()?.clone();
+            let moved = counters::advance(&cluster, self.key, next, next.saturating_add(slack), false);
+            let moved = session.wait(moved)?;
+            let moved = Self::moved(session, moved)?;
             let is_same = session.cluster()?.incarnation() == incarnation;
             let mut state = self.state.lock().expect(NO_PANIC);
             if !is_same || !state.meet(incarnation) {
@@ -246,14 +249,18 @@ impl Counter {
         }
     }
 
-    /// Makes the values begin at `next`, or further on: when this returns that is on the disk, as definitions are.
+    /// Makes the values begin at `next`, or further on: when this returns that is on the disk, as definitions are, and
+    /// like these it is carried out though the session is killed.
     ///
     /// # Errors
     /// If the counter could not be moved.
     pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
         let incarnation = session.cluster()?.incarnation();
-        let (Moved::To(there) | Moved::Made(there) | Moved::Was(there)) =
-            self.advance(session, next, next, true)?;
+        let cluster = session.cluster()?.clone();
+        let moved = counters::advance(&cluster, self.key, next, next, true);
+        let node = session.node();
+        let moved = Self::moved(session, node.run_to_the_end(&cluster, node.wait_max_ms(), moved)?)?;
+        let (Moved::To(there) | Moved::Made(there) | Moved::Was(there)) = moved;
         let mut state = self.state.lock().expect(NO_PANIC);
         state.meet(incarnation);
         state.ranges.use_value(next.saturating_sub(1));
@@ -261,9 +268,9 @@ impl Counter {
         Ok(())
     }
 
-    fn advance(&self, session: &mut Session, next: u64, end: u64, is_durable: bool) -> Result<Moved> {
-        let node = Arc::clone(session.node());
-        let moved = counters::advance(session.cluster()?, self.key, next, end, is_durable);
+    /// A counter was moved, by an attempt with this result.
+    fn moved(session: &Session, moved: vinga::Result<Moved>) -> Result<Moved> {
+        let node = session.node();
         let moved = moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
         let Moved::Made(there) = moved else { return Ok(moved) };
         // Its table may just have gone.
@@ -310,7 +317,7 @@ impl Counter {
         }
         let node = Arc::clone(session.node());
         let cluster = session.cluster()?.clone();
-        let next = counters::read(&cluster, self.key);
+        let next = session.wait(counters::read(&cluster, self.key))?;
         let next = next.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
         Ok(next.unwrap_or(1).max(floor))
     }
@@ -367,7 +374,8 @@ impl Fetcher {
             let mut incarnation = 0;
             let fetched = node.cluster(0, None).and_then(|(_, cluster): (usize, Cluster)| {
                 incarnation = cluster.incarnation();
-                counters::take(&cluster, counter.key, count)
+                cluster
+                    .block_on(counters::take(&cluster, counter.key, count))
                     .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
             if let Ok((1, _)) = fetched {

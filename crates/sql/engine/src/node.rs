@@ -276,6 +276,21 @@ impl Node {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
     }
 
+    /// Runs a future that no kill ends, at most for so many milliseconds.
+    ///
+    /// # Errors
+    /// It took longer.
+    pub fn run_to_the_end<F: Future>(
+        &self,
+        cluster: &Cluster,
+        longest_ms: u64,
+        future: F,
+    ) -> Result<F::Output> {
+        let waiter = Arc::new(Waiter::default());
+        self.watch(&waiter);
+        waiter.run(cluster, longest_ms, future).output.map_err(|_| self.timed_out(cluster, longest_ms))
+    }
+
     /// Registers a new session.
     pub fn note_presence(&self, presence: &Arc<Presence>) {
         self.presences.lock().expect(NO_PANIC).push(Arc::downgrade(presence));

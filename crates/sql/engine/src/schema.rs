@@ -8,7 +8,6 @@ use crate::failure::{Failure, Result, ha};
 use crate::native_tables;
 use crate::node::Node;
 use crate::session::Session;
-use crate::waiting::Waiter;
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
@@ -60,10 +59,7 @@ fn within_time<T>(
     cluster: &Cluster,
     request: impl Future<Output = vinga::Result<T>>,
 ) -> Result<vinga::Result<T>> {
-    let waiter = Arc::new(Waiter::default());
-    node.watch(&waiter);
-    let longest = node.wait_max_ms() + CHANGE_MS;
-    waiter.run(cluster, longest, request).output.map_err(|_| node.timed_out(cluster, longest))
+    node.run_to_the_end(cluster, node.wait_max_ms() + CHANGE_MS, request)
 }
 
 /// Creates a table.

@@ -5,13 +5,16 @@
 //!
 //! Where there is a disk, a range is on it before a value of it is generated: a crash of the data nodes may cost rows
 //! that were not, but their values are not given again.
+//!
+//! What statements wait for is a future: their sessions end it when they are killed, or it takes too long. Then a counter
+//! may have been moved, and nobody knows where to: values are skipped.
 
 use crate::backoff::Backoff;
 use crate::disk;
 use crate::failure::{Failure, ha};
 use std::thread;
-use vinga::blocking::{Cluster, Transaction};
-use vinga::{ColumnType, ErrorCode, Lock, NewTable, OperationNumber, Record, Table, Update, Value};
+use vinga::blocking::Cluster;
+use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Transaction, Update, Value};
 
 /// The name of the table of the counters.
 const TABLE: &str = "vinga.auto_increment";
@@ -27,7 +30,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Pauses after a failed attempt.
+    /// Pauses after a failed attempt, for some milliseconds in which nothing else of this thread goes on.
     ///
     /// # Errors
     /// This error, if it was the last attempt, or if another attempt can't help.
@@ -52,17 +55,17 @@ fn was_lost(error: &vinga::Error) -> bool {
 }
 
 /// The table; the first user creates it.
-fn table(cluster: &Cluster) -> vinga::Result<Table> {
+async fn table(cluster: &vinga::Cluster) -> vinga::Result<Table> {
     const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
     let mut attempts = Attempts::default();
     loop {
-        match cluster.table(TABLE) {
+        match cluster.table(TABLE).await {
             Err(error) if error.code() == ErrorCode::NoSuchTable => {}
             there => return there,
         }
         let table =
             NewTable::new(TABLE).column("birth", BIGINT).column("next", BIGINT).primary_key(&["birth"]);
-        match cluster.create_table(table) {
+        match cluster.create_table(table).await {
             Ok(made) => return Ok(made),
             Err(error) => attempts.once_more(error)?,
         }
@@ -89,15 +92,15 @@ fn number(row: &Record) -> vinga::Result<u64> {
 ///
 /// # Errors
 /// `NumericOverflow` if none is left; other errors if the counter could not be moved.
-pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)> {
-    let table = table(cluster)?;
+pub async fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)> {
+    let table = table(cluster.as_async()).await?;
     let (mut attempts, mut count) = (Attempts::default(), count);
     loop {
-        let mut transaction = cluster.begin()?;
+        let mut transaction = cluster.as_async().begin()?;
         transaction.set_durable(disk::may_be_there(cluster));
         transaction.update(&table, key, &Update::new().add("next", count))?;
         let reading = transaction.define_read(&table, key, Lock::Exclusive)?;
-        let error = match transaction.commit() {
+        let error = match transaction.commit().await {
             Ok(committed) => match committed.row(&reading) {
                 Ok(row) => {
                     let end = number(&row.ok_or(ErrorCode::NoSuchRow)?)?;
@@ -110,10 +113,10 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
         match error.code() {
             ErrorCode::NoSuchRow => {
                 let end = count.saturating_add(1);
-                let mut transaction = cluster.begin()?;
+                let mut transaction = cluster.as_async().begin()?;
                 transaction.set_durable(disk::may_be_there(cluster));
                 transaction.insert(&table, &[("birth", key), ("next", end)])?;
-                match transaction.commit() {
+                match transaction.commit().await {
                     Ok(_) => return Ok((1, end)),
                     Err(error) if error.code() == ErrorCode::NoDisk => disk::note_missing(cluster),
                     Err(error) => attempts.once_more(error)?,
@@ -140,22 +143,28 @@ pub enum Moved {
 ///
 /// # Errors
 /// If it could not be moved.
-pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: bool) -> vinga::Result<Moved> {
-    let table = table(cluster)?;
+pub async fn advance(
+    cluster: &Cluster,
+    key: u64,
+    next: u64,
+    end: u64,
+    is_durable: bool,
+) -> vinga::Result<Moved> {
+    let table = table(cluster.as_async()).await?;
     let mut attempts = Attempts::default();
-    let commit = |change: &dyn Fn(&mut Transaction) -> vinga::Result<OperationNumber>| {
-        let mut transaction = cluster.begin()?;
+    let begin = || -> vinga::Result<Transaction> {
+        let mut transaction = cluster.as_async().begin()?;
         transaction.set_durable(is_durable && disk::may_be_there(cluster));
-        change(&mut transaction)?;
-        transaction.commit()
+        Ok(transaction)
     };
     loop {
-        let update = Update::new().when("next", "<", next)?.set("next", end);
-        let mut moved =
-            commit(&|transaction| transaction.update(&table, key, &update)).map(|_| Moved::To(end));
+        let mut transaction = begin()?;
+        transaction.update(&table, key, &Update::new().when("next", "<", next)?.set("next", end))?;
+        let mut moved = transaction.commit().await.map(|_| Moved::To(end));
         if moved.as_ref().is_err_and(|error| error.code() == ErrorCode::NoSuchRow) {
-            let row = [("birth", key), ("next", end)];
-            moved = commit(&|transaction| transaction.insert(&table, &row)).map(|_| Moved::Made(end));
+            let mut transaction = begin()?;
+            transaction.insert(&table, &[("birth", key), ("next", end)])?;
+            moved = transaction.commit().await.map(|_| Moved::Made(end));
         }
         let error = match moved {
             Ok(moved) => return Ok(moved),
@@ -163,8 +172,10 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: boo
         };
         match error.code() {
             // It may have been moved only in memory.
-            ErrorCode::ConditionFailed if is_durable => return Ok(Moved::Was(take(cluster, key, 0)?.1)),
-            ErrorCode::ConditionFailed => return Ok(Moved::Was(read(cluster, key)?.unwrap_or(next))),
+            ErrorCode::ConditionFailed if is_durable => {
+                return Ok(Moved::Was(take(cluster, key, 0).await?.1));
+            }
+            ErrorCode::ConditionFailed => return Ok(Moved::Was(read(cluster, key).await?.unwrap_or(next))),
             ErrorCode::NoDisk => disk::note_missing(cluster),
             _ => attempts.once_more(error)?,
         }
@@ -215,24 +226,25 @@ pub fn delete(cluster: &Cluster, keys: &[u64]) -> vinga::Result<()> {
 ///
 /// # Errors
 /// If it could not be read.
-pub fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
-    let table = table(cluster)?;
-    cluster.get(&table, key)?.as_ref().map(number).transpose()
+pub async fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
+    let cluster = cluster.as_async();
+    let table = table(cluster).await?;
+    cluster.get(&table, key).await?.as_ref().map(number).transpose()
 }
 
 /// Whether the cluster keeps something on disk. Asks a data node, by a read in a transaction whose commit would wait
 /// for the disk: any table would do, and this one belongs to the SQL nodes. True if that fails for another reason.
 pub fn has_disk(cluster: &Cluster) -> bool {
-    let ask = || {
-        let table = table(cluster)?;
-        let mut transaction = cluster.begin()?;
+    let ask = async {
+        let table = table(cluster.as_async()).await?;
+        let mut transaction = cluster.as_async().begin()?;
         transaction.set_durable(true);
         transaction.define_read(&table, 0_u64, Lock::None)?;
-        transaction.execute()?;
-        transaction.roll_back()
+        transaction.execute().await?;
+        transaction.roll_back().await
     };
     if disk::may_be_there(cluster)
-        && ask().is_err_and(|error: vinga::Error| error.code() == ErrorCode::NoDisk)
+        && cluster.block_on(ask).is_err_and(|error: vinga::Error| error.code() == ErrorCode::NoDisk)
     {
         disk::note_missing(cluster);
     }

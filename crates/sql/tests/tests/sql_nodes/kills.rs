@@ -2,6 +2,8 @@
 
 use std::thread;
 use std::time::Duration;
+use vinga::blocking::Cluster;
+use vinga::{Lock, Record, Value};
 use vinga_sql_tests::{Session, TestCluster, eventually};
 
 /// The data nodes soon have no state of any transaction or scan.
@@ -154,6 +156,30 @@ fn a_killed_scan_leaves_the_transaction_alone() {
     assert_eq!(victim.lines("SELECT v FROM t WHERE id = 10001"), ["1"]);
     victim.query("COMMIT");
     assert_eq!(scene.killer.lines("SELECT v FROM t WHERE id = 10001"), ["1"]);
+}
+
+/// A statement that gives a value moves the table's counter, which another transaction has locked.
+#[test]
+fn a_statement_that_waits_for_a_counter_is_killed() {
+    let mut scene = Scene::patient();
+    scene.killer.query("CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE=VINGA");
+    scene.killer.query("INSERT INTO n (v) VALUES (0)");
+    let address = scene.cluster.data_node.as_ref().expect("it runs").address();
+    let native = Cluster::connect(address).expect("the data node answers");
+    let counters = native.table("vinga.auto_increment").expect("a value was generated");
+    let mut rows = native.scan(&counters, |scan| scan).expect("it can be read");
+    let row: Record = rows.next().expect("there is one counter").expect("it can be read");
+    let Some(Value::UInt(birth)) = row.get("birth") else { panic!("{row:?}") };
+    let mut holder = native.begin().expect("connected");
+    let locked: Option<Record> =
+        holder.read_locked(&counters, *birth, Lock::Exclusive).expect("nobody else has it");
+    assert!(locked.is_some());
+    assert_eq!(scene.kill("KILL QUERY", &[], "INSERT INTO n VALUES (1000000, 1)"), 1317);
+    holder.roll_back().expect("connected");
+    scene.killer.query("INSERT INTO n VALUES (1000000, 1)");
+    scene.killer.query("INSERT INTO n (v) VALUES (2)");
+    assert_eq!(scene.killer.lines("SELECT COUNT(*), MIN(id), MAX(id) > 1000000 FROM n"), ["3 1 1"]);
+    expect_rest(&mut scene.killer);
 }
 
 /// Two transactions that wait for each other; pairs of rows on the same data manager and on different ones.
