@@ -71,6 +71,14 @@ impl Dictionary {
         let requester = Requester { address: frame.sender(), request, refusal };
         if let SchemaChange::LiftFence { table } = change {
             match self.fences.get(&table) {
+                // The copy that takes its place has what was written before the fence. It is lifted when that is over.
+                Some(_) if self.change.as_ref().is_some_and(|change| change.replaces(table)) => {
+                    self.refuse(
+                        cx,
+                        requester,
+                        Refused { code: ErrorCode::SchemaBusy, detail: String::new() },
+                    );
+                }
                 Some(&owner) if owner == requester.address.node() => {
                     self.lift_fence(cx, table, Some(requester));
                 }

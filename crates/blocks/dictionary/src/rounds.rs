@@ -238,6 +238,11 @@ impl Change {
             && self.plan.before.as_ref().is_some_and(is_of)
     }
 
+    /// Whether a copy takes the place of this table.
+    pub fn replaces(&self, table: u32) -> bool {
+        self.plan.replaced.as_ref().is_some_and(|replaced| replaced.table == table)
+    }
+
     /// Whether nobody has to answer for the next round to begin.
     pub fn is_round_over(&self) -> bool {
         let is_being_written = matches!(self.recording, Recording::MakingRoom | Recording::Writing);

@@ -8,6 +8,9 @@
 //! dictionaries to forget the fence. Coordinators receive that before anything else that it sends from now on, so they
 //! are not awaited. The dictionaries are, before whoever has lifted the fence is answered (`orders`): the next
 //! president would keep a fence that it still knows, and as long as its owner is connected nobody else would lift it.
+//!
+//! While a copy takes the place of the fenced table the fence is not lifted (`SchemaBusy`): what others wrote to the
+//! table then would be lost with it.
 
 use crate::{Dictionary, Requester};
 use alloc::vec::Vec;

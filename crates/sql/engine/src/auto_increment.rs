@@ -4,7 +4,7 @@
 //! version with which its rows began), so a table that is emptied or recreated starts again. A table without a primary
 //! key has a second counter, for its hidden key. A SQL node takes ranges from a counter: one update that adds to it and
 //! one read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches the
-//! next range when half of one is used up, on a separate thread: no statement holds a lock while it fetches, and a
+//! next range when half of one is used up, on another thread: no statement holds a lock while it fetches, and a
 //! statement waits only if a whole range was used up within one round trip; ranges grow then. A node keeps its values
 //! of a table as long as it runs, no matter who opens and closes the table, but not beyond a restart of all data nodes:
 //! what they knew of the counter, and did not have on disk, they do not know any more ([`State::meet`]).
@@ -184,7 +184,7 @@ impl Counter {
             }
             let longest = node.wait_max_ms();
             if began.elapsed() > Duration::from_millis(longest) && state.fetches == fetches_before {
-                return Err(node.timed_out(session.cluster()?, longest));
+                return Err(node.timed_out(session.cluster()?, longest).aside());
             }
         }
     }
@@ -232,7 +232,7 @@ impl Counter {
             let Some((next, slack)) = move_to else { return Ok(()) };
             let cluster = session.cluster()?.clone();
             let moved = counters::advance(&cluster, self.key, next, next.saturating_add(slack), false);
-            let moved = session.wait(moved)?;
+            let moved = session.wait_aside(moved)?;
             let moved = Self::moved(session, moved)?;
             let is_same = session.cluster()?.incarnation() == incarnation;
             let mut state = self.state.lock().expect(NO_PANIC);
@@ -259,7 +259,7 @@ impl Counter {
         let cluster = session.cluster()?.clone();
         let moved = counters::advance(&cluster, self.key, next, next, true);
         let node = session.node();
-        let moved = Self::moved(session, node.run_to_the_end(&cluster, node.wait_max_ms(), moved)?)?;
+        let moved = Self::moved(session, node.run_to_the_end(&cluster, node.change_max_ms(), moved)?)?;
         let (Moved::To(there) | Moved::Made(there) | Moved::Was(there)) = moved;
         let mut state = self.state.lock().expect(NO_PANIC);
         state.meet(incarnation);
@@ -317,13 +317,13 @@ impl Counter {
         }
         let node = Arc::clone(session.node());
         let cluster = session.cluster()?.clone();
-        let next = session.wait(counters::read(&cluster, self.key))?;
+        let next = session.wait_aside(counters::read(&cluster, self.key))?;
         let next = next.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
         Ok(next.unwrap_or(1).max(floor))
     }
 }
 
-/// Fetches ranges for all tables, one after another, on a separate thread.
+/// Fetches ranges for all tables, on some threads of its own.
 #[derive(Default)]
 pub struct Fetcher {
     queue: Mutex<Queue>,
@@ -351,13 +351,13 @@ impl Fetcher {
         self.on_push.notify_one();
     }
 
-    /// Ends the thread.
+    /// Ends the threads.
     pub fn stop(&self) {
         self.queue.lock().expect(NO_PANIC).is_stopping = true;
-        self.on_push.notify_one();
+        self.on_push.notify_all();
     }
 
-    /// The main function of the thread.
+    /// The main function of each thread.
     pub fn run(&self, node: &Arc<Node>) {
         loop {
             let mut queue = self.queue.lock().expect(NO_PANIC);
@@ -374,8 +374,8 @@ impl Fetcher {
             let mut incarnation = 0;
             let fetched = node.cluster(0, None).and_then(|(_, cluster): (usize, Cluster)| {
                 incarnation = cluster.incarnation();
-                cluster
-                    .block_on(counters::take(&cluster, counter.key, count))
+                let taken = counters::take(&cluster, counter.key, count);
+                node.run_to_the_end(&cluster, node.wait_max_ms(), taken)?
                     .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
             if let Ok((1, _)) = fetched {

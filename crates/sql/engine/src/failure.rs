@@ -115,6 +115,13 @@ impl Failure {
         self
     }
 
+    /// The same failure of something that was no part of the transaction, which goes on.
+    #[must_use]
+    pub fn aside(mut self) -> Self {
+        self.is_doomed = false;
+        self
+    }
+
     /// The session was killed. Its transaction continues, unless the kill interrupted a request of the transaction.
     pub fn killed() -> Self {
         Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted")

@@ -33,6 +33,12 @@ const WATCH_PAUSE: Duration = Duration::from_millis(100);
 const CHECKS_PER_LOOK: u32 = 10;
 /// Default of the maximum time to wait for one answer, in ms.
 const WAIT_MAX_MS: u64 = 8000;
+/// How much longer a schema change may take than other requests, in ms: as long as the data nodes wait for a SQL node
+/// that does not confirm that it has forgotten the old definition.
+const CHANGE_MS: u64 = 10_000;
+/// Threads that fetch values of auto-increment columns: so many counters may keep theirs waiting, as somebody has
+/// locked their rows, or a commit waits for the disk, before those of other tables wait, too.
+const FETCHERS: u32 = 4;
 /// Default number of auto-increment values that are fetched at a time.
 const PREFETCH: u64 = 256;
 
@@ -157,7 +163,9 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     run("vinga-watch", |node, _| watch(node))?;
     run("vinga-schema", |node, _| schema_watch::run(node))?;
     run("vinga-databases", |node, _| databases::run(node))?;
-    run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
+    for _ in 0..FETCHERS {
+        run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
+    }
     run("vinga-sweep", |node, _| node.sweeper.run(node))?;
     node.leftovers.recall(&node);
     *NODE.write().expect(NO_PANIC) = Some(node);
@@ -397,6 +405,11 @@ impl Node {
     /// Maximum time to wait for one answer, in ms.
     pub fn wait_max_ms(&self) -> u64 {
         self.wait_max_ms.load(Ordering::Relaxed)
+    }
+
+    /// Maximum time to wait for the answer to a change of a definition, in ms.
+    pub fn change_max_ms(&self) -> u64 {
+        self.wait_max_ms() + CHANGE_MS
     }
 
     /// Sets [`Node::wait_max_ms`].

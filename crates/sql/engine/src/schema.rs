@@ -15,10 +15,6 @@ use std::time::Duration;
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
-/// How much longer a schema change may take than other requests, in ms: as long as the data nodes wait for a SQL node
-/// that does not confirm that it has forgotten the old definition.
-const CHANGE_MS: u64 = 10_000;
-
 fn failure(node: &Node, error: &vinga::Error) -> Failure {
     let failure = node.failure(error);
     if error.code() == ErrorCode::NoSuchTable {
@@ -59,7 +55,7 @@ fn within_time<T>(
     cluster: &Cluster,
     request: impl Future<Output = vinga::Result<T>>,
 ) -> Result<vinga::Result<T>> {
-    node.run_to_the_end(cluster, node.wait_max_ms() + CHANGE_MS, request)
+    node.run_to_the_end(cluster, node.change_max_ms(), request)
 }
 
 /// Creates a table.
@@ -81,9 +77,17 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
     })?;
     if description.auto_increment > 1 {
         let name = Name { birth: table.core().birth().0, is_of_hidden_key: false };
-        Counter::of(session.node(), name).begin_at(session, description.auto_increment)?;
+        let begun = Counter::of(session.node(), name).begin_at(session, description.auto_increment);
+        return begun.inspect_err(|_| take_back(session, &description.name));
     }
     Ok(())
+}
+
+/// The statement that has created a table fails all the same: it leaves none behind.
+fn take_back(session: &mut Session, name: &str) {
+    if carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await }).is_err() {
+        leave(session, name);
+    }
 }
 
 /// Creates a table's database at the data nodes, with its local options, if they do not know it.

@@ -262,6 +262,14 @@ impl Session {
         wait(&self.node, &self.waiter, cluster, future)
     }
 
+    /// As [`Session::wait`], for what is no part of its transaction.
+    ///
+    /// # Errors
+    /// If the session was killed, or it took too long.
+    pub fn wait_aside<F: Future>(&mut self, future: F) -> Result<F::Output> {
+        self.wait(future).map_err(Failure::aside)
+    }
+
     /// A table by its name.
     ///
     /// # Errors

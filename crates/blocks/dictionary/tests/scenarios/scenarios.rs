@@ -371,8 +371,13 @@ fn a_copy_takes_the_place_of_a_fenced_table() {
     asked.end_all(&mut h);
     assert_eq!(names(&h).iter().map(|table| table.2).collect::<Vec<_>>(), ["test.t", "test.copy"]);
     assert_eq!(h.block().fences().collect::<Vec<_>>(), [(1, NodeId(150))]);
-    h.heading("carried out: one event; the table that is replaced goes with its fence");
+    h.heading(
+        "carried out: one event; the table that is replaced goes with its fence, which stands meanwhile",
+    );
     rename_copy(&mut h, api(150), 10, "test.copy", "test.t", 1);
+    asked.note(&mut h);
+    change(&mut h, api(150), 14, SchemaChange::LiftFence { table: 1 });
+    assert_eq!(refusals(&mut h).last(), Some(&refused(14, ErrorCode::SchemaBusy)));
     asked.end_all(&mut h);
     seen(&mut h, api(151), u64::MAX);
     assert_eq!(names(&h).iter().map(|table| (table.0, table.2)).collect::<Vec<_>>(), [(2, "test.t")]);

@@ -6,8 +6,8 @@
 //! Where there is a disk, a range is on it before a value of it is generated: a crash of the data nodes may cost rows
 //! that were not, but their values are not given again.
 //!
-//! What statements wait for is a future: their sessions end it when they are killed, or it takes too long. Then a counter
-//! may have been moved, and nobody knows where to: values are skipped.
+//! What statements wait for is a future: their sessions end it when they are killed, or it takes too long. Then a
+//! counter may have been moved, and nobody knows where to: values are skipped.
 
 use crate::backoff::Backoff;
 use crate::disk;
