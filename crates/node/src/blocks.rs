@@ -141,6 +141,11 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.dictionary)
     }
 
+    /// The membership block, on the main thread.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.main.as_ref().map(|main| &main.membership)
+    }
+
     /// The agreement block, on the main thread.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.main.as_ref().map(|main| &main.agreement)

@@ -193,6 +193,12 @@ impl Membership {
         self.sessions.since(api, incarnation)
     }
 
+    /// The present session of an API node, and how often it was admitted, for checks; `None` if this node does not know
+    /// it.
+    pub fn admission(&self, api: NodeId) -> Option<(Incarnation, u32)> {
+        self.sessions.admission(api)
+    }
+
     /// Whether an API node has connections to this data node that are not being closed.
     pub fn has_connections_of(&self, api: NodeId) -> bool {
         self.host.all_connected().any(|connected| connected == api)

@@ -70,6 +70,12 @@ impl Sessions {
         self.known.get(&api).filter(|record| record.is_of(incarnation)).map(|record| record.since)
     }
 
+    /// The present session of an id, and how often it was admitted, if this node knows it.
+    pub fn admission(&self, api: NodeId) -> Option<(Incarnation, u32)> {
+        let described = self.known.get(&api).map(|record| record.described)?;
+        Some((Incarnation(described.incarnation), described.admission))
+    }
+
     /// All connections of a session to this node have been closed.
     pub fn note_closed(&mut self, api: NodeId, incarnation: Incarnation) {
         if let Some(record) = self.known.get_mut(&api).filter(|record| record.is_of(incarnation)) {

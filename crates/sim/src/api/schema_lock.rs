@@ -2,13 +2,15 @@
 //! nodes die.
 //!
 //! A client whose connections are closed learns that later than the data nodes, and may believe meanwhile to have a
-//! lock that is somebody else's. So whoever is not admitted where the newest president looks does not count.
+//! lock that is somebody else's. So whoever is not admitted where the newest president looks does not count, nor do
+//! locks of an earlier admission than its present one there, of which the client has not learned.
 
 use crate::api::backups::OpenBackup;
 use crate::api::caller::{Caller, SessionState};
 use crate::world::World;
+use vinga_base::Incarnation;
 use vinga_client_core::{Admission, Token};
-use vinga_dictionary::Dictionary;
+use vinga_node::Blocks;
 
 /// A claim that was granted.
 #[derive(Clone, Copy)]
@@ -28,9 +30,11 @@ impl Caller {
         self.sessions.iter().flat_map(move |session| session.lock.into_iter().chain(of_backup(session)))
     }
 
-    /// Claims that are known to have the lock.
-    fn held_locks(&self) -> usize {
-        self.granted_locks().filter(|lock| self.client.holds_lock(lock.token) == Some(true)).count()
+    /// Claims that are known to have the lock, of those that were granted in this admission of this incarnation.
+    fn held_locks(&self, admission: (Incarnation, u32)) -> usize {
+        let is_of = |lock: &GrantedLock| (lock.admission.incarnation, lock.admission.number) == admission;
+        let held = self.granted_locks().filter(|lock| self.client.holds_lock(lock.token) == Some(true));
+        held.filter(is_of).count()
     }
 
     /// Whether a claim has lost the lock though its session lives.
@@ -42,15 +46,15 @@ impl Caller {
 }
 
 impl World {
-    /// The dictionary that leads in the newest view.
-    fn leading_dictionary(&self) -> Option<&Dictionary> {
+    /// The blocks of the president's main thread, in the newest view.
+    fn leading_blocks(&self) -> Option<&Blocks> {
         let live = self.threads.iter().filter(|thread| thread.is_alive);
         let leads = live.filter_map(|thread| {
-            let view = thread.executor.view();
+            let (view, blocks) = (thread.executor.view(), thread.executor.host());
             let is_own = view.president().is_some_and(|president| president.0 == thread.node);
-            Some((view.number(), thread.executor.host().dictionary().filter(|_| is_own)?))
+            (is_own && blocks.dictionary().is_some()).then_some((view.number(), blocks))
         });
-        leads.max_by_key(|(view, _)| *view).map(|(_, dictionary)| dictionary)
+        leads.max_by_key(|(view, _)| *view).map(|(_, blocks)| blocks)
     }
 
     /// An API node may have got the schema lock, or learned that it has lost it.
@@ -60,14 +64,18 @@ impl World {
             let text = format!("API node {} has lost the schema lock though its session lives", caller.node);
             self.violations.push(text);
         }
-        if caller.held_locks() == 0 {
+        if caller.granted_locks().next().is_none() {
             return;
         }
-        let Some(dictionary) = self.leading_dictionary() else { return };
+        let Some(blocks) = self.leading_blocks() else { return };
         let callers = self.apis.iter().filter(|api| api.is_alive).map(|api| &api.caller);
-        let admitted = callers.filter(|caller| dictionary.is_admitted(caller.node));
-        let held: Vec<_> =
-            admitted.map(|caller| (caller.node, caller.held_locks())).filter(|one| one.1 > 0).collect();
+        let is_admitted =
+            |caller: &&Caller| blocks.dictionary().is_some_and(|one| one.is_admitted(caller.node));
+        let held_by = |caller: &Caller| {
+            let admission = blocks.membership()?.admission(caller.node)?;
+            Some((caller.node, caller.held_locks(admission))).filter(|one| one.1 > 0)
+        };
+        let held: Vec<_> = callers.filter(is_admitted).filter_map(held_by).collect();
         if held.iter().map(|one| one.1).sum::<usize>() > 1 {
             let text = format!("several claims have the schema lock, by API node: {held:?}");
             self.violations.push(text);

@@ -169,3 +169,32 @@ fn counters_of_tables_that_change_stay_theirs() {
         left == stays
     });
 }
+
+/// A statement that makes a table fails if the table's counter can't be set: it leaves no table behind, and no copy that
+/// would be in the way of the next `ALTER TABLE`.
+#[test]
+fn a_table_whose_counter_can_not_be_set_is_not_there() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    session.query("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE=VINGA");
+    session.query("INSERT INTO t (v) VALUES (1), (2), (3)");
+    session.query("DELETE FROM t WHERE id = 3");
+    let native = native(&cluster);
+    let tables = || native.tables().expect("they can be listed");
+    let before = tables();
+    let counters = native.table(COUNTERS).expect("there is one");
+    let fence = native.fence_table(&counters).expect("nobody else has fenced it");
+    let create = "CREATE TABLE u (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE=VINGA AUTO_INCREMENT=1000";
+    let alter = "ALTER TABLE t ADD COLUMN w INT, ALGORITHM=COPY";
+    for statement in [create, alter] {
+        assert_eq!(session.error(statement).0, 1297, "{statement}");
+        assert_eq!(tables(), before, "{statement}");
+    }
+    fence.lift().expect("the data node answers");
+    session.query(create);
+    session.query("INSERT INTO u VALUES ()");
+    assert_eq!(session.lines("SELECT id FROM u"), ["1000"]);
+    session.query(alter);
+    session.query("INSERT INTO t (v) VALUES (4)");
+    assert_eq!(session.lines("SELECT id FROM t ORDER BY id"), ["1", "2", "4"]);
+}
