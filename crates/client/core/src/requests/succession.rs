@@ -9,9 +9,10 @@
 //! been carried out before its answer was lost; then the same request is refused the second time, as this client has
 //! fenced the table already. That fence is lifted, and the requester may try again, unless another requester of this
 //! client was given it (`given_fences`). One whose request is under way may be given it yet, as the next one may be
-//! refused before all dictionaries have confirmed a fence: so its answer is awaited. A request to lift one goes on until
-//! it is carried out, whether anybody waits or not, and so does one for a fence that nobody wants any more: no fence is
-//! left behind as long as the session lives. While the dictionary is too busy for it, it is asked again and again.
+//! refused before all dictionaries have confirmed a fence: so its answer is awaited. A request to lift one goes on
+//! until it is carried out, whether anybody waits or not, and so does one for a fence that nobody wants any more: no
+//! fence is left behind as long as the session lives. While the dictionary is too busy for it, it is asked again and
+//! again.
 //!
 //! A client may have received the view of a new president before the dictionary there has: what that refuses, as it
 //! does not lead the cluster in its own view, is sent again, as is what a president refuses that is about to stop.

@@ -170,8 +170,8 @@ fn counters_of_tables_that_change_stay_theirs() {
     });
 }
 
-/// A statement that makes a table fails if the table's counter can't be set: it leaves no table behind, and no copy that
-/// would be in the way of the next `ALTER TABLE`.
+/// A statement that makes a table fails if the table's counter can't be set: it leaves no table behind, and no copy
+/// that would be in the way of the next `ALTER TABLE`.
 #[test]
 fn a_table_whose_counter_can_not_be_set_is_not_there() {
     let cluster = TestCluster::start(1);
