@@ -109,9 +109,10 @@ impl Pauses {
         Pauses { next: SHORTEST_PAUSE }
     }
 
-    /// The pause behind a run of this length.
-    fn after(&mut self, run: Duration) -> Duration {
-        if run >= LONG_RUN {
+    /// The pause behind a run of this length, in which the node was ready, or was not: one that has copied its rows for
+    /// long, and could not be ready, has cost the others more than one that failed at once.
+    fn after(&mut self, run: Duration, was_ready: bool) -> Duration {
+        if was_ready && run >= LONG_RUN {
             self.next = SHORTEST_PAUSE;
         }
         let pause = self.next;
@@ -203,7 +204,8 @@ pub fn run(folder: &NodeFolder, node: u64) -> Result<ExitCode, String> {
             Err(why) => format!("can't be started: {why}"),
         };
         // An address would say less: it may be that of an earlier start, or of a node that was started by others.
-        let has_started = !is_first || folder.last_start() != before;
+        let was_ready = folder.last_start() != before;
+        let has_started = !is_first || was_ready;
         let status = status.ok();
         let next = next(status, has_started);
         if next == Next::StaysDown || parent.is_asked_to_stop_within(Duration::ZERO) {
@@ -216,9 +218,10 @@ pub fn run(folder: &NodeFolder, node: u64) -> Result<ExitCode, String> {
         is_first = false;
         if next == Next::StartsNow {
             ::log::info!(target: "restarts", "data node {node} has stopped to be started again: it is started");
+            pauses = Pauses::new();
             continue;
         }
-        let pause = pauses.after(begun.elapsed());
+        let pause = pauses.after(begun.elapsed(), was_ready);
         ::log::warn!(
             target: "restarts",
             "data node {node} {end}: it is started again in {:.1} s", pause.as_secs_f64()
@@ -238,10 +241,11 @@ mod tests {
     fn pauses_grow_until_a_run_was_long() {
         let mut pauses = Pauses::new();
         let short = Duration::from_secs(1);
-        let met: Vec<u128> = (0..9).map(|_| pauses.after(short).as_millis()).collect();
+        let met: Vec<u128> = (0..9).map(|_| pauses.after(short, true).as_millis()).collect();
         assert_eq!(met, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(pauses.after(LONG_RUN), SHORTEST_PAUSE);
-        assert_eq!(pauses.after(short), SHORTEST_PAUSE * 2);
+        assert_eq!(pauses.after(LONG_RUN, false), LONGEST_PAUSE, "it was not ready");
+        assert_eq!(pauses.after(LONG_RUN, true), SHORTEST_PAUSE);
+        assert_eq!(pauses.after(short, true), SHORTEST_PAUSE * 2);
     }
 
     #[test]

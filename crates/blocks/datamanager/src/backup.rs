@@ -283,6 +283,10 @@ impl DataManager {
     pub(crate) fn note_lost_nodes(&mut self, change: &ViewChange) {
         if let Some(backup) = &mut self.backup {
             backup.has_lost_node |= change.lost().any(|member| !change.old.has_given_up_all(member.node));
+            if change.new.president() != change.old.president() {
+                // The one before may have left without an answer: the next request asks this one.
+                backup.asked = Epoch(0);
+            }
         }
     }
 

@@ -63,7 +63,10 @@ pub fn stop(cluster: &Cluster, json: bool) -> Result<(), String> {
 }
 
 /// Whether it is the cluster that was asked.
-fn is_same(before: Reorganization, now: Reorganization) -> Result<(), String> {
+///
+/// # Errors
+/// A text: it is another one.
+pub fn is_same(before: Reorganization, now: Reorganization) -> Result<(), String> {
     if before.cluster == now.cluster {
         return Ok(());
     }

@@ -3,13 +3,14 @@
 //! The data node itself stops; whoever keeps it running starts it again: its parent (`vinga up`), or a service manager.
 
 use super::leave::{self, Then};
+use super::reorganize;
 use crate::data_node::LOOK_PAUSE;
 use crate::node_log;
 use crate::waiting::Waiting;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga::{DataNode, ErrorCode, InfoRows, InfoTable, InfoValue, NodeId};
+use vinga::{DataNode, ErrorCode, InfoRows, InfoTable, InfoValue, NodeId, Reorganization};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
@@ -74,7 +75,7 @@ pub fn run(
     wait: u32,
     json: bool,
 ) -> Result<(), String> {
-    let restarted = restart(cluster, NodeId(node), folder, wait)?;
+    let restarted = restart(cluster, NodeId(node), folder, wait, cluster.reorganization())?;
     if json {
         say!("{}", restarted.as_json());
     } else {
@@ -86,12 +87,14 @@ pub fn run(
 /// Restarts a member; returns when it is a full member again.
 ///
 /// # Errors
-/// A text: it is none, the others can't go on without it, or it has not come back.
+/// A text: it is none, the others can't go on without it, it has not come back, or all have ended: then the cluster is
+/// another one than that of `before_all`.
 pub fn restart(
     cluster: &Cluster,
     node: NodeId,
     folder: Option<&NodeFolder>,
     wait: u32,
+    before_all: Reorganization,
 ) -> Result<Restarted, String> {
     let before =
         find(cluster, node).ok_or_else(|| format!("data node {node} is not in the cluster any more"))?;
@@ -104,7 +107,7 @@ pub fn restart(
             _ => format!("data node {node} can't be asked: {error}"),
         })?;
     let stopped = Instant::now();
-    await_return(cluster, &before, folder)?;
+    await_return(cluster, &before, folder, before_all)?;
     Ok(Restarted { node, has_left, wait, left_after: stopped - begun, back_after: stopped.elapsed() })
 }
 
@@ -113,12 +116,18 @@ fn find(cluster: &Cluster, node: NodeId) -> Option<DataNode> {
 }
 
 /// Waits until another start of a data node is a full member.
-fn await_return(cluster: &Cluster, before: &DataNode, folder: Option<&NodeFolder>) -> Result<(), String> {
+fn await_return(
+    cluster: &Cluster,
+    before: &DataNode,
+    folder: Option<&NodeFolder>,
+    before_all: Reorganization,
+) -> Result<(), String> {
     let node = before.node;
     let mut waiting = Waiting::begin();
     let (mut signed, mut asked) = (Instant::now(), Instant::now());
     let mut phase = None;
     loop {
+        reorganize::is_same(before_all, cluster.reorganization())?;
         if find(cluster, node).is_some_and(|one| one.incarnation != before.incarnation) {
             return Ok(());
         }

@@ -7,6 +7,7 @@
 
 use super::arbitration::Arbitration;
 use super::place::Configured;
+use super::reorganize;
 use super::restart::{Restarted, WITH_ANOTHER, restart};
 use super::show::Management;
 use crate::data_node::LOOK_PAUSE;
@@ -67,7 +68,7 @@ pub struct Done {
 /// A text, as of [`run`].
 pub fn restart_all(wanted: &Wanted<'_>) -> Result<Done, String> {
     let &Wanted { cluster, folder, wait, is_said } = wanted;
-    let members = cluster.data_node_states();
+    let (members, before) = (cluster.data_node_states(), cluster.reorganization());
     check(&members)?;
     let management = match folder {
         Some(folder) => {
@@ -80,13 +81,15 @@ pub fn restart_all(wanted: &Wanted<'_>) -> Result<Done, String> {
     let mut data: Vec<Restarted> = Vec::new();
     for (at, &node) in order.iter().enumerate() {
         let own = folder.map(|folder| NodeFolder::new(folder, node.0)).filter(|own| own.path().is_dir());
-        let result = restart(cluster, node, own.as_ref(), wait);
+        let result = restart(cluster, node, own.as_ref(), wait, before);
         let restarted = result.map_err(|why| stopped_at(&why, &order[..at], &order[at..]))?;
         if is_said {
             say!("{}", restarted.describe());
         }
         data.push(restarted);
-        if !await_primaries(cluster, Duration::from_secs(wait.into())) {
+        let has_its_share = await_primaries(cluster, Duration::from_secs(wait.into()));
+        reorganize::is_same(before, cluster.reorganization())?;
+        if !has_its_share {
             // They need not be: another data node leaves by moving its own.
             complain!(
                 "data node {node} has not its share of the primaries yet; the next one is restarted all the same"
