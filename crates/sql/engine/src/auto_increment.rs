@@ -375,7 +375,8 @@ impl Fetcher {
             let fetched = node.cluster(0, None).and_then(|(_, cluster): (usize, Cluster)| {
                 incarnation = cluster.incarnation();
                 let taken = counters::take(&cluster, counter.key, count);
-                node.run_to_the_end(&cluster, node.wait_max_ms(), taken)?
+                node.run_to_the_end(&cluster, node.wait_max_ms(), taken)
+                    .map_err(Failure::aside)?
                     .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
             if let Ok((1, _)) = fetched {
