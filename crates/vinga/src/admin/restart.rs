@@ -87,14 +87,14 @@ pub fn run(
 /// Restarts a member; returns when it is a full member again.
 ///
 /// # Errors
-/// A text: it is none, the others can't go on without it, it has not come back, or all have ended: then the cluster is
-/// another one than that of `before_all`.
+/// A text: it is none, the others can't go on without it, it has not come back, or the cluster is not the one of
+/// `cluster_before` any more, as all have ended.
 pub fn restart(
     cluster: &Cluster,
     node: NodeId,
     folder: Option<&NodeFolder>,
     wait: u32,
-    before_all: Reorganization,
+    cluster_before: Reorganization,
 ) -> Result<Restarted, String> {
     let before =
         find(cluster, node).ok_or_else(|| format!("data node {node} is not in the cluster any more"))?;
@@ -107,7 +107,7 @@ pub fn restart(
             _ => format!("data node {node} can't be asked: {error}"),
         })?;
     let stopped = Instant::now();
-    await_return(cluster, &before, folder, before_all)?;
+    await_return(cluster, &before, folder, cluster_before)?;
     Ok(Restarted { node, has_left, wait, left_after: stopped - begun, back_after: stopped.elapsed() })
 }
 
@@ -120,14 +120,14 @@ fn await_return(
     cluster: &Cluster,
     before: &DataNode,
     folder: Option<&NodeFolder>,
-    before_all: Reorganization,
+    cluster_before: Reorganization,
 ) -> Result<(), String> {
     let node = before.node;
     let mut waiting = Waiting::begin();
     let (mut signed, mut asked) = (Instant::now(), Instant::now());
     let mut phase = None;
     loop {
-        reorganize::is_same(before_all, cluster.reorganization())?;
+        reorganize::is_same(cluster_before, cluster.reorganization())?;
         if find(cluster, node).is_some_and(|one| one.incarnation != before.incarnation) {
             return Ok(());
         }

@@ -162,7 +162,7 @@ impl Requests {
             self.ask_again(net, handle, error);
             return None;
         }
-        let is_open =
+        let may_be_others =
             matches!(&answer, Ok(Answer::Table(record)) if self.may_be_given(&record.definition.name));
         let waiting = &mut self.pool[handle];
         let is_unwanted = waiting.is_abandoned || waiting.goes_on;
@@ -184,7 +184,7 @@ impl Requests {
                     _ => waiting.failure.take().map(Err),
                 }
             }
-            (Fence::Sought, Ok(Answer::Table(_))) if is_open => {
+            (Fence::Sought, Ok(Answer::Table(_))) if may_be_others => {
                 let error = waiting.failure.clone().expect("it was refused");
                 self.ask_again(net, handle, error);
                 None

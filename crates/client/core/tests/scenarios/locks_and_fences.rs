@@ -32,6 +32,15 @@ fn refuse_change(rig: &mut Rig, link: LinkId, request: u32, code: ErrorCode) {
     rig.feed(link, SignalNumber::SchemaChangeRefuse, BlockNumber::Dictionary, |w| cold::write(w, &body));
 }
 
+/// The second data node answers which table the fenced one is.
+fn describe(rig: &mut Rig, table: TableRecord) {
+    let sent = rig.sent(SignalNumber::DescribeTableRequest).remove(0);
+    let described: NamedTableRequest = cold::read(&sent.frame()).unwrap();
+    assert_eq!(described.name, "test.t");
+    let body = TableConfirm { request: described.request, table };
+    rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| cold::write(w, &body));
+}
+
 fn fence() -> Request {
     Request::ChangeSchema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None })
 }
@@ -148,13 +157,7 @@ fn a_write_fence_is_asked_for_again_at_the_next_president() {
             assert!(node == 2 && matches!(request.change, SchemaChange::FenceTable { .. }));
             if was_finished {
                 refuse_change(&mut rig, SECOND, request.request, ErrorCode::SchemaBusy);
-                let sent = rig.sent(SignalNumber::DescribeTableRequest).remove(0);
-                let described: NamedTableRequest = cold::read(&sent.frame()).unwrap();
-                assert_eq!(described.name, "test.t");
-                let body = TableConfirm { request: described.request, table: record() };
-                rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
-                    cold::write(w, &body);
-                });
+                describe(&mut rig, record());
             } else {
                 confirm_change(&mut rig, SECOND, request.request, Some(record()));
             }
@@ -196,12 +199,7 @@ fn a_write_fence_that_another_requester_was_given_is_not_lifted() {
             changes_sent(&mut rig);
         }
         refuse_change(&mut rig, SECOND, sent[1].1.request, ErrorCode::SchemaBusy);
-        let described: NamedTableRequest =
-            cold::read(&rig.sent(SignalNumber::DescribeTableRequest).remove(0).frame()).unwrap();
-        let body = TableConfirm { request: described.request, table: record() };
-        rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
-            cold::write(w, &body);
-        });
+        describe(&mut rig, record());
         let lifted = changes_sent(&mut rig);
         assert_eq!(lifted.len(), usize::from(session_has_ended));
         for (_, request) in lifted {
@@ -229,16 +227,8 @@ fn a_write_fence_that_another_requester_may_be_given_is_not_lifted() {
         refuse_change(&mut rig, SECOND, sent[1].1.request, ErrorCode::SchemaBusy);
         let definition = TableDefinition { name: "test.t".into(), ..TableDefinition::default() };
         let table = TableRecord { definition, ..record() };
-        let describe = |rig: &mut Rig| {
-            let described: NamedTableRequest =
-                cold::read(&rig.sent(SignalNumber::DescribeTableRequest).remove(0).frame()).unwrap();
-            let body = TableConfirm { request: described.request, table: table.clone() };
-            rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
-                cold::write(w, &body);
-            });
-        };
         for _ in 0..3 {
-            describe(&mut rig);
+            describe(&mut rig, table.clone());
             assert!(changes_sent(&mut rig).is_empty(), "it may be the other one's");
             assert!(rig.client.take_answer(tokens[1]).is_none());
             rig.advance(100);
@@ -247,7 +237,7 @@ fn a_write_fence_that_another_requester_may_be_given_is_not_lifted() {
             true => confirm_change(&mut rig, SECOND, sent[0].1.request, Some(table.clone())),
             false => refuse_change(&mut rig, SECOND, sent[0].1.request, ErrorCode::NoSuchTable),
         }
-        describe(&mut rig);
+        describe(&mut rig, table);
         let lifted = changes_sent(&mut rig);
         assert_eq!(lifted.len(), usize::from(!is_given));
         for (_, request) in lifted {
