@@ -1,7 +1,7 @@
 //! A session that copies a table keeps the other sessions of its program from changing it. (Those of other programs are
 //! kept out by the write fence, which is one of the whole API node.)
 
-use crate::api::caller::{Caller, Surroundings};
+use crate::api::caller::{Call, Caller, Surroundings};
 use crate::api::transactions::rolled_back;
 use vinga_client_core::Admission;
 use vinga_wire::ErrorCode;
@@ -32,7 +32,8 @@ impl Caller {
     /// A session begins to copy a table.
     ///
     /// # Errors
-    /// If a transaction of this API node may still be going to change rows: the write fence waits for others only.
+    /// If a transaction of this API node may still be going to change rows, or another session the table: the write
+    /// fence waits for those of others only.
     pub(super) fn begin_copying(
         &mut self,
         cx: &Surroundings<'_>,
@@ -49,7 +50,11 @@ impl Caller {
                 && transaction.session >> 16 == u32::from(self.node.0)
                 && transaction.events.iter().any(changes)
         });
-        if self.copying.is_some() || is_in_the_way {
+        let is_changed = self.calls.values().any(|call| match call {
+            Call::Schema(call) => call.session != session && call.table == Some(table),
+            Call::Backup(_) | Call::Read(_) => false,
+        });
+        if self.copying.is_some() || is_in_the_way || is_changed {
             return Err(ErrorCode::SchemaBusy);
         }
         let birth = cx.changes.rows_of(known.birth().0);

@@ -17,9 +17,9 @@ use vinga_workloads::step::{Answer, TableChange, TableRef};
 
 /// A request to the dictionary under way.
 pub struct SchemaCall {
-    session: usize,
+    pub(super) session: usize,
     /// The table; none of the schema lock.
-    table: Option<TableRef>,
+    pub(super) table: Option<TableRef>,
     sent: Time,
     /// Whether those who watch the schema are notified of it; of a write fence nobody is.
     has_event: bool,
