@@ -43,7 +43,9 @@ pub(crate) struct Draining {
 struct Request {
     requester: Address,
     body: DrainBody,
-    /// It is about this coordinator's own data node, which is to stop.
+    /// Its data node is to stop: the president asks. A data manager asks if a partition has moved away from it.
+    leaves: bool,
+    /// It is this coordinator's own data node that is to stop.
     closes: bool,
     /// What it waits for: transactions, each with the batch that was under way.
     awaited: BTreeMap<TransactionId, u32>,
@@ -101,14 +103,14 @@ impl Coordinator {
             cx.mark("request of a leaving data node is of an earlier view");
             return Some(());
         }
-        // A data manager asks if a partition has moved away from it: its node has others.
-        let closes = body.node == self.settings.node && cx.view().has_given_up_all(body.node);
+        let leaves = frame.sender().block() == Some(BlockNumber::Restart);
+        let closes = leaves && body.node == self.settings.node;
         self.draining.is_closed |= closes;
         let all = self.transactions.iter().map(|(_, transaction)| transaction);
         let awaited = all.filter(|one| is_in_the_way(one, closes)).map(|one| (one.id, one.request));
         let (requester, awaited) = (frame.sender(), awaited.collect());
         self.draining.requests.retain(|request| request.requester != requester);
-        self.draining.requests.push(Request { requester, body, closes, awaited });
+        self.draining.requests.push(Request { requester, body, leaves, closes, awaited });
         self.look_at_draining(cx);
         Some(())
     }
@@ -133,7 +135,7 @@ impl Coordinator {
         let is_drained = request.awaited.is_empty() || cx.has_bug(InjectedBug::LeaverNotDrained);
         if is_drained {
             cx.mark("coordinator needs a leaving data node no more");
-            if cx.view().is_leaving(request.body.node) {
+            if request.leaves {
                 self.draining.needless.push(request.body.node);
             }
             self.draining.note_drained(request.body.node, request.requester);

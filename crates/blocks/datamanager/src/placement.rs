@@ -3,12 +3,13 @@
 //! A data manager holds one partition at most. Which one that is the view says: that of its instance number of which
 //! its node is a replica. When it becomes one, of any partition, it begins with nothing.
 //!
-//! When it was left out of its partition, and its node does not stop, or stays after all, it *gives up* what it has.
-//! But not at once: signals that were sent in earlier views may be on their way through it, as through a data node that
-//! leaves. So it asks all coordinators, and keeps everything until these have confirmed that they need it no more; in
-//! the next view, if that comes before, it asks again. An index that is being built of the rows comes to its end
-//! before. Then its records and markers go, and the memory of its rows is freed in slices. It gets no other partition
-//! before all that has gone: the president asks it whether it is free, and has room for the other one.
+//! When it was left out of its partition, for another reason than that its node is to stop, or if that stays after all,
+//! it *gives up* what it has. But not at once: signals that were sent in earlier views may be on their way through it,
+//! as through a data node that leaves. So it asks all coordinators, and keeps everything until these have confirmed
+//! that they need it no more; in the next view, if that comes before, it asks again. An index that is being built of
+//! the rows comes to its end before. Then its records and markers go, and the memory of its rows is freed in slices. It
+//! gets no other partition before all that has gone: the president asks it whether it is free, and has room for the
+//! other one.
 
 use crate::DataManager;
 use crate::copying::Copying;
@@ -20,7 +21,7 @@ use vinga_base::pool::Handle;
 use vinga_fragment::fragment::Fragment;
 use vinga_kernel::Context;
 use vinga_wire::restart::{DrainBody, PartitionSize, PlaceBody, PlaceRefuse};
-use vinga_wire::view::{NoRoom, ReplicaGroup, ViewChange};
+use vinga_wire::view::{MemberState, NoRoom, ReplicaGroup, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// Rows or pages of a partition that was given up which a slice frees, at most.
@@ -81,8 +82,10 @@ impl DataManager {
             let has_been_member = view.has_since(own, change.old.number());
             let held = core::mem::take(&mut self.placement.holds) && has_been_member;
             self.placement.is_left_out |= held;
-            // Of one that is to stop the president asks. If it stays after all, that is another view.
-            if self.placement.is_left_out && !view.is_leaving(own) {
+            // Of one that was left out as it is to stop the president asks. If it stays after all, that is another
+            // view.
+            let leaves = view.member(own).is_some_and(|member| member.state == MemberState::LeftOut);
+            if self.placement.is_left_out && !leaves {
                 self.begin_to_drain(cx);
             }
             return;

@@ -400,6 +400,52 @@ fn an_index_is_built_while_a_partition_is_given_up() {
     goes_on(c);
 }
 
+/// A data manager keeps what it was left out of, as a commit there is not over. Its node is asked to stop before it has
+/// given that up, and while an index is added, which waits for it: both come to their ends.
+#[test]
+fn one_that_has_not_given_up_a_partition_is_to_stop() {
+    let mut c = grown();
+    let keys: Vec<u64> = (1..20).filter(|&key| c.owner_of(key).instance() == 1).collect();
+    let elsewhere = key(&c, false);
+    let chain = |c: &Cluster| {
+        let moving = c.view.moving().map(|(_, partition)| partition.chain);
+        moving.map_or(Vec::new(), |chain| chain.nodes().map(|node| node.0).collect())
+    };
+    let indexes =
+        |c: &Cluster| c.node(3).dictionary().unwrap().tables().next().unwrap().definition.indexes.len();
+    let first = reader(&mut c, 2, keys[0]);
+    c.reorganize(true);
+    until(&mut c, "one of the next node group has it", |c| chain(c).len() == 3);
+    let next = chain(&c)[2];
+    let last = 7 - next;
+    [1, 2, next].iter().for_each(|&node| c.hold(dm(node, 1), dm(last, 1)));
+    c.batch_at(tc(2), first, FLAG_COMMIT, 2, 0, &strict(&[Op::Add(keys[0], 0)]));
+    until(&mut c, "it is sent to the other one", |c| chain(c).len() == 2 && c.view.placing().is_some());
+    let leaver = chain(&c).into_iter().find(|&node| node < 3).expect("one is displaced still");
+    let id = reader(&mut c, 3 - leaver, keys[0]);
+    [1, 2, next].iter().for_each(|&node| c.release(dm(node, 1), dm(last, 1)));
+    until(&mut c, "the other one has it", |c| chain(c).len() == 3);
+    [next, leaver, last].iter().for_each(|&node| c.hold(dm(node, 1), tc(3 - leaver)));
+    let changes = strict(&[Op::Add(keys[1], 0), Op::Add(elsewhere, 0)]);
+    c.batch_at(tc(3 - leaver), id, FLAG_COMMIT, 2, 0, &changes);
+    c.deliver(dm(last, 1), tc(3 - leaver));
+    until(&mut c, "it has moved", |c| c.view.moving().is_none() && !c.view.reorganizes());
+    c.change_schema(with_third_index());
+    millis(&mut c, 100);
+    c.ask_to_leave(leaver, 60_000);
+    until(&mut c, "it leaves", |c| c.state_of(leaver) == Some(MemberState::Leaving));
+    c.received();
+    assert_eq!(indexes(&c), 2, "it waits for what is to be given up");
+    [next, leaver, last].iter().for_each(|&node| c.release(dm(node, 1), tc(3 - leaver)));
+    millis(&mut c, 2000);
+    let received = c.received();
+    assert!(received.contains(&committed(2)) && received.contains(&Received::Stops(true)), "{received:?}");
+    assert_eq!(indexes(&c), 3);
+    c.forget_all_outcomes();
+    c.die(leaver);
+    goes_on(c);
+}
+
 /// What has begun to move comes to its end, and nothing else moves.
 #[test]
 fn it_may_be_stopped() {
