@@ -43,6 +43,7 @@ mod waiting;
 
 pub use api_nodes::Phase;
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use api_nodes::ApiNodes;
 use closing::close_order;
@@ -55,7 +56,7 @@ use vinga_wire::epoch::EpochOrder;
 use vinga_wire::membership::SessionStage;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
-use waiting::Wait;
+use waiting::{Admission, Wait};
 
 /// What membership is configured with.
 #[derive(Clone, Debug)]
@@ -89,6 +90,8 @@ pub struct Membership {
     is_joining: bool,
     /// Who waits until all API nodes are connected to this node.
     clients_awaited: Option<Wait>,
+    /// API nodes that were waited for in vain.
+    clients_unreached: BTreeMap<NodeId, Admission>,
     /// The newest epoch announced, for those who ask by heartbeat.
     epoch: Epoch,
     /// When the next look for silent API nodes is due.
@@ -135,6 +138,7 @@ impl Membership {
             succession: None,
             is_joining: false,
             clients_awaited: None,
+            clients_unreached: BTreeMap::new(),
             epoch: Epoch(0),
             check_due: Tick(0),
             graces: 0,

@@ -5,6 +5,8 @@
 //! heartbeat is awaited, which it sends when it has read that.
 
 use crate::{Membership, Timer};
+use alloc::collections::BTreeMap;
+use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Span, Tick};
 use vinga_wire::restart::ClientsBody;
 use vinga_wire::{Address, Frame, SignalNumber, cold};
@@ -14,6 +16,9 @@ const CHECK: Span = Span::from_millis(10);
 
 /// How long API nodes are waited for that do not come, as they do not reach this data node, for example.
 const PATIENCE: Span = Span::from_millis(5_000);
+
+/// Which start of an API node, and how often it was admitted.
+pub type Admission = (Incarnation, u32);
 
 /// Who waits, and until when at most.
 pub struct Wait {
@@ -32,16 +37,21 @@ impl Membership {
         Some(())
     }
 
-    /// Confirms when all are connected, or have not come for long.
+    /// Confirms when all are connected, or have not come for long: those are not waited for again, as the president
+    /// asks in each view.
     pub(crate) fn look_at_clients(&mut self, cx: &mut Context<'_>) {
         let Some(Wait { requester, body, until }) = self.clients_awaited else { return };
-        let are_connected = self.sessions.admitted().all(|api| self.host.is_ready(api));
-        if !are_connected && cx.now() < until {
-            return cx.send_after(CHECK, Timer::Clients.token());
-        }
-        if !are_connected {
+        let sessions = self.sessions.admitted().filter_map(|api| Some((api, self.sessions.admission(api)?)));
+        let missing = sessions.filter(|&(api, _)| !self.host.is_ready(api)).collect::<BTreeMap<_, _>>();
+        let is_awaited =
+            |(api, admission): (&NodeId, &Admission)| self.clients_unreached.get(api) != Some(admission);
+        if missing.iter().any(is_awaited) {
+            if cx.now() < until {
+                return cx.send_after(CHECK, Timer::Clients.token());
+            }
             cx.mark("primaries are handed over to a data node that not all API nodes are connected to");
         }
+        self.clients_unreached = missing;
         self.clients_awaited = None;
         cold::write(&mut cx.frame(SignalNumber::ClientsConfirm, requester), &body);
     }

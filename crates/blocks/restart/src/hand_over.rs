@@ -65,7 +65,7 @@ pub(crate) struct HandOvers {
     failures: u32,
     /// The number of the timer that ends the pause behind a failure.
     pause: Option<u64>,
-    /// Starts of data nodes to which all API nodes are connected.
+    /// Starts of data nodes to which all API nodes are connected, as they have said in this view.
     connected: BTreeSet<(NodeId, Incarnation)>,
     /// The one whose membership is asked in this view whether they are.
     asked: Option<(NodeId, Incarnation)>,
@@ -76,11 +76,10 @@ impl HandOvers {
         self.under_way.is_some()
     }
 
-    /// A view has begun: what was under way is over, with success or without, and what was in the way may be gone.
-    pub fn begin_view(&mut self, view: &ClusterView) {
-        let mut connected = core::mem::take(&mut self.connected);
-        connected.retain(|one| view.members().iter().any(|member| member.identity() == *one));
-        *self = HandOvers { attempts: self.attempts, connected, ..HandOvers::default() };
+    /// A view has begun: what was under way is over, with success or without, and what was in the way may be gone. API
+    /// nodes may have come since it was asked whether all are connected.
+    pub fn begin_view(&mut self) {
+        *self = HandOvers { attempts: self.attempts, ..HandOvers::default() };
     }
 
     /// Which primary is to come to rest now, and what for: first they move away from those that are to stop.

@@ -138,7 +138,7 @@ impl Restart {
         leader.reports.retain(|node, report| {
             change.new.member(*node).is_some_and(|member| member.incarnation == report.incarnation)
         });
-        leader.hand_overs.begin_view(&change.new);
+        leader.hand_overs.begin_view();
         leader.places.begin_view();
         self.forget_leavers(change);
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
@@ -400,8 +400,9 @@ mod tests {
     use super::*;
     use crate::Settings;
     use alloc::vec;
-    use vinga_base::Incarnation;
+    use vinga_base::{Incarnation, PartitionId};
     use vinga_kernel::testkit::{Harness, Sent};
+    use vinga_wire::restart::ClientsBody;
 
     const RETRY: Span = Span::from_millis(3_000);
 
@@ -489,6 +490,40 @@ mod tests {
         let asked = president.asks(5, ViewChangeRefusal::NotAgreed);
         let nodes: Vec<u8> = asked.into_iter().map(|(_, node)| node).take(2).collect();
         assert_eq!(nodes, [4, 5], "in turn");
+    }
+
+    /// An API node may have come in the meantime: so it is asked again in each view.
+    #[test]
+    fn primaries_move_to_whom_all_api_nodes_are_connected_in_this_view() {
+        let of_three = |node| Member::started(NodeId(node), Incarnation(1), 0, 3, 1);
+        let come = |view: ClusterView, node| {
+            view.with_joined(of_three(node)).with_copying(NodeId(node)).with_started(NodeId(node))
+        };
+        let mut view = (2..=4).fold(ClusterView::first(vec![of_three(1)]), come);
+        for partition in 0..3 {
+            let partition = PartitionId(partition);
+            if view.partition(partition).chain.primary() != NodeId(1) {
+                view = view.with_primary(partition, NodeId(1));
+            }
+        }
+        let (node, incarnation) = (NodeId(1), Incarnation(1));
+        let block = Restart::new(Settings { node, incarnation, threads: 1, retry: RETRY });
+        let mut president = Harness::new(address(BlockNumber::Restart), 1, view, block);
+        let clients = |president: &mut Harness<Restart>| {
+            let sent = president.take_sent();
+            let asked = sent.iter().find(|one| one.signal() == SignalNumber::ClientsRequest);
+            let asked = asked.expect("primaries are to move");
+            let body: ClientsBody = cold::read(&asked.frame()).expect("it is whole");
+            let membership = asked.receiver();
+            president
+                .send(membership, SignalNumber::ClientsConfirm, |w| cold::write(w, &body))
+                .expect("membership may");
+            membership.node()
+        };
+        president.lose_node(NodeId(4));
+        let next = clients(&mut president);
+        president.lose_node(NodeId(5 - next.0));
+        assert_eq!(clients(&mut president), next, "it is asked again");
     }
 
     #[test]
