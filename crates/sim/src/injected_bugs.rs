@@ -38,6 +38,9 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   a partition, and for `leaver-not-drained` a transaction must have gone to a data node that leaves, and still wait
 ///   for its answer when that has no partition any more: `leaving.rs` of agreement's tests and `leaving_model.rs` of
 ///   the data node's show them.
+/// - For `cancelled-is-not-awaited` the president must fail after it has given up such a view, and before others have
+///   forgotten it; for `stop-overlooks-leave-out` two data nodes must be permitted to stop while a third one is left
+///   out of a partition of both.
 /// - For `copy-keeps-old-rows` a copy must begin anew, and a row go in front of it; for `last-replica-forgets-copy` one
 ///   must stand between two rows that a transaction changes; for `copy-forgets-commits` the source must die behind the
 ///   end of a copy, with the coordinator of a commit that is under way; for `copied-markers-not-awaited` before a
@@ -61,6 +64,8 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::LeaverNotDrained,
     InjectedBug::LeavingForgottenInSplit,
     InjectedBug::LeftWhilePlaced,
+    InjectedBug::CancelledIsNotAwaited,
+    InjectedBug::StopOverlooksLeaveOut,
     InjectedBug::CopyKeepsOldRows,
     InjectedBug::CopyForgetsCommits,
     InjectedBug::CopiedMarkersNotAwaited,
@@ -104,6 +109,8 @@ pub const OF_RETURNING_NODES: &[InjectedBug] = &[
     InjectedBug::LeaverNotDrained,
     InjectedBug::LeavingForgottenInSplit,
     InjectedBug::LeftWhilePlaced,
+    InjectedBug::CancelledIsNotAwaited,
+    InjectedBug::StopOverlooksLeaveOut,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

@@ -9,7 +9,7 @@
 //!  ────────────▶ Change ────────────────────▶ awaited ─────────────▶ the next view
 //!                                                │ one refuses, is lost, or does not answer in time
 //!                                                ▼
-//!                                      ViewCancelOrder: nobody has that view, nor ever will
+//!                                      ViewCancelOrder: nobody has that view, nor ever will (`cancelling`)
 //! ```
 //! Failures have priority. A member that has given up another one agrees to no change any more in its view, and a
 //! president that gives somebody up gives up the change. So those that are left after a failure find out together
@@ -19,9 +19,13 @@
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
+mod cancelling;
+mod stopping;
+
 use crate::{Agreement, SILENT_INTERVALS, Timer};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use cancelling::Cancelled;
 use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::agreement::{
@@ -42,6 +46,10 @@ pub(crate) struct Growth {
     agreed: Option<Agreed>,
     /// At the president: the change that is under way.
     change: Option<Change>,
+    /// At the president: a change that was given up, and that others may not have forgotten.
+    cancelled: Option<Cancelled>,
+    /// This data node is about to stop: it agrees to no view that leaves somebody out of a partition.
+    leaves_nobody_out: bool,
     /// Attempts that this node has made as president.
     attempts: u32,
 }
@@ -193,7 +201,7 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
 impl Agreement {
     /// Whether a change without a failure is under way here.
     pub(crate) fn is_growing(&self) -> bool {
-        self.growth.change.is_some()
+        self.growth.change.is_some() || self.growth.cancelled.is_some()
     }
 
     /// Whether a signal of a data node is accepted that is no member: from one that is to join, or before this node has
@@ -309,6 +317,9 @@ impl Agreement {
             return Err(ViewChangeRefusal::OtherView);
         }
         let view = next_view(&self.view, change).ok_or(ViewChangeRefusal::DoesNotFit)?;
+        if self.is_kept_from(&view) {
+            return Err(ViewChangeRefusal::NotAgreed);
+        }
         let view = view.with_ticket(self.tickets.state().ticket);
         let newcomer = newcomers(&self.view, &view).next().map(Member::identity);
         if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {
@@ -369,14 +380,15 @@ impl Agreement {
         Some(())
     }
 
-    /// Whether this member agrees: it has the view before, has given up nobody in it, knows which ticket counts, and is
-    /// connected to the one that joins.
+    /// Whether this member agrees: it has the view before, has given up nobody in it, knows which ticket counts, is
+    /// connected to the one that joins, and is not about to stop if the view leaves somebody out.
     fn agrees_as_member(&self, president: NodeId, change: u32, view: &ClusterView) -> bool {
         let tickets = self.tickets.state();
         self.view.president() == Some(president)
             && view.number() == ViewNumber(self.view.number().0 + 1)
             && self.peers.given_up().next().is_none()
             && (tickets.change, tickets.prepared) == (change, None)
+            && !self.is_kept_from(view)
             && newcomers(&self.view, view).all(|member| self.growth.is_candidate(member.identity()))
     }
 
@@ -434,6 +446,7 @@ impl Agreement {
         if self.growth.change.as_ref().is_some_and(|change| cx.now().since(change.begun) >= limit) {
             self.give_up_growth(cx, ViewChangeRefusal::NotAnswered);
         }
+        self.cancel_again(cx);
     }
 
     /// A change that others wait for has lasted for as long as it may.
@@ -444,34 +457,8 @@ impl Agreement {
         }
     }
 
-    /// The president does not change the view after all. It alone could have installed the next one, so nobody has it.
-    pub(crate) fn give_up_growth(&mut self, cx: &mut Context<'_>, reason: ViewChangeRefusal) {
-        let Some(Change { requester, request, attempt, newcomer, .. }) = self.growth.change.take() else {
-            return;
-        };
-        cx.mark("change of the view was given up");
-        cx.log(LogLevel::Warning, format_args!("the view is not changed: {reason}"));
-        let nodes: Vec<NodeId> = self.peers.served().chain(newcomer).collect();
-        for node in nodes {
-            cold::write(&mut cx.frame(SignalNumber::ViewCancelOrder, Self::address_of(node)), &attempt);
-        }
-        let refuse = ViewChangeRefuse { request, reason };
-        cold::write(&mut cx.frame(SignalNumber::ViewChangeRefuse, requester), &refuse);
-    }
-
-    /// The president has given up a change.
-    pub(crate) fn on_view_cancel_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let attempt: ViewAttempt = cold::read(frame)?;
-        let is_meant =
-            |agreed: &mut Agreed| (agreed.president, agreed.attempt) == (frame.sender().node(), attempt);
-        if self.growth.agreed.take_if(is_meant).is_some() {
-            self.renew_lease(cx);
-        }
-        Some(())
-    }
-
     pub(crate) fn check_growth(&self) {
-        let Growth { candidates, agreed, change, .. } = &self.growth;
+        let Growth { candidates, agreed, change, cancelled, .. } = &self.growth;
         let mut candidates = candidates.iter().map(|(&node, candidate)| (node, candidate.incarnation));
         assert!(!candidates.any(|candidate| self.has_identity(candidate)), "no member is a candidate");
         if let Some(agreed) = agreed
@@ -479,6 +466,10 @@ impl Agreement {
         {
             assert_eq!(agreed.view.number().0, self.view.number().0 + 1, "it is the next view");
             assert_eq!(self.view.president(), Some(agreed.president), "the president makes the next view");
+        }
+        if let Some(cancelled) = cancelled {
+            assert!(change.is_none(), "one change is under way at a time");
+            cancelled.check_invariants(&self.view);
         }
         let Some(change) = change else { return };
         assert_eq!(self.view.president(), Some(self.settings.node), "the president makes the next view");

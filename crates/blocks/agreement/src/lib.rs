@@ -411,6 +411,8 @@ impl Agreement {
             Some(SignalNumber::ViewPrepareConfirm) => self.on_view_prepare_confirm(cx, frame),
             Some(SignalNumber::ViewPrepareRefuse) => self.on_view_prepare_refuse(cx, frame),
             Some(SignalNumber::ViewCancelOrder) => self.on_view_cancel_order(cx, frame),
+            Some(SignalNumber::ViewCancelConfirm) => self.on_view_cancel_confirm(cx, frame),
+            Some(SignalNumber::ShutdownCheckRequest) => self.on_shutdown_check_request(cx, frame),
             Some(SignalNumber::NodeEndedReport) => self.on_node_ended_report(cx, frame),
             Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),
             Some(SignalNumber::ArbitrationRefuse) => self.on_arbitration_refuse(cx, frame),

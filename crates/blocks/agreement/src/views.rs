@@ -51,6 +51,7 @@ impl Agreement {
             return self.stop(cx, ErrorCode::DeclaredFailed, why);
         }
         self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
+        self.refuse_cancelled(cx);
         let view = Arc::new(view);
         let old = core::mem::replace(&mut self.view, view.clone());
         let change = ViewChange { old, new: view };

@@ -100,9 +100,7 @@ impl Coordinator {
 
     /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided
     /// ones are ended without it. One that was left out of a partition holds nothing there of undecided transactions;
-    /// but it may have been sent what ends decided ones, and may stop before it has passed that on. (Those that go on
-    /// from a view that was given up may have left it out while it held something: then they await its answers before
-    /// it stops, and roll back if it is lost before.)
+    /// but it may have been sent what ends decided ones, and may stop before it has passed that on.
     pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.lazy_orders.forget_lost(change);
         let touched: Vec<Handle> = self

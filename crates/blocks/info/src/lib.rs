@@ -92,6 +92,8 @@ impl Info {
             Some(SignalNumber::ShutdownPermitConfirm) => self.on_permit_confirm(cx, frame),
             Some(SignalNumber::ShutdownPermitRefuse) => self.on_permit_refuse(cx, frame),
             Some(SignalNumber::ShutdownPermitReturnOrder) => self.on_permit_return(frame),
+            Some(SignalNumber::ShutdownCheckConfirm) => self.on_check_confirm(cx),
+            Some(SignalNumber::ShutdownCheckRefuse) => self.on_check_refuse(cx),
             Some(SignalNumber::LeaveReport) => self.on_leave_report(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             Some(SignalNumber::TurnRequest) => Self::on_turn_request(cx, frame),
@@ -505,6 +507,14 @@ mod tests {
                 .expect("a block may answer");
             sent.extend(h.take_sent());
         }
+        // And agreement.
+        sent.retain(|one| {
+            let is_check = one.signal() == SignalNumber::ShutdownCheckRequest;
+            if is_check {
+                h.send(one.receiver(), SignalNumber::ShutdownCheckConfirm, |_| {}).expect("a block may");
+            }
+            !is_check
+        });
         h.advance(Span::from_millis(10));
         let sent = sent.into_iter().chain(h.take_sent());
         sent.map(|one| {

@@ -3,6 +3,8 @@
 //! ```text
 //!   API node ── ShutdownRequest ──▶ info 0 ── ShutdownPermitRequest ──▶ info 0 of one member after the other
 //!            info 0 ◀── ShutdownPermitConfirm ──
+//!            info 0 ── ShutdownCheckRequest ──▶ agreement of its node
+//!            info 0 ◀── ShutdownCheckConfirm ──
 //!   API node ◀── ShutdownConfirm ── info 0, a moment later: ── ShutdownOrder ──▶ driver
 //! ```
 //! Each member counts those that it has permitted to stop as gone, and permits no other one that the rest can't do
@@ -10,6 +12,9 @@
 //! be missed together, the one that is permitted last by any of them is refused there, and not all of them stop. All
 //! ask in the order of the members: so the first one that comes to the oldest member is not refused on account of
 //! another one, which is refused then.
+//!
+//! All that counts in the view in which it was permitted. The next one may leave others out of a partition: so it asks
+//! agreement last, which agrees to no such view any more (`growth/stopping.rs` there).
 //!
 //! A data node that is to stop *unnoticed* leaves when all have permitted it (`LeaveOrder` to its restart block), and
 //! stops when nobody needs it any more, or the wait for that is over.
@@ -23,7 +28,8 @@ use vinga_kernel::{Context, LogLevel, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::restart::LeaveReport;
 use vinga_wire::shutdown::{
-    ShutdownConfirm, ShutdownOrder, ShutdownPermitBody, ShutdownPermitRequest, ShutdownRequest, ShutdownTerms,
+    ShutdownCheck, ShutdownConfirm, ShutdownOrder, ShutdownPermitBody, ShutdownPermitRequest,
+    ShutdownRequest, ShutdownTerms,
 };
 use vinga_wire::view::{ClusterView, Lack, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
@@ -33,6 +39,10 @@ const TIMER: u64 = u64::MAX;
 
 /// The timer that ends the wait until this data node has left.
 const WAIT_TIMER: u64 = u64::MAX - 1;
+
+/// Why a data node can't stop though it could in the present view.
+const NEEDED_SOON: &str =
+    "others that have the same rows are about to leave them to this data node, or to others that stop";
 
 /// How long after its confirmation: in a later turn, so that the thread has handed the confirmation over by then.
 const PAUSE: Span = Span::from_millis(1);
@@ -63,6 +73,8 @@ enum Own {
     Asks(Asking),
     /// All have permitted it, and it leaves: these API nodes wait for that.
     Leaves(Asking),
+    /// Agreement is asked last: these API nodes wait for that.
+    IsChecked(Asking),
     /// The driver is ordered to stop the node, in a moment.
     Stops {
         /// Whether it has left before.
@@ -134,7 +146,8 @@ impl Info {
         cx.log(LogLevel::Info, format_args!("API node {api} has requested that this data node stops"));
         let is_full = matches!(
             &self.shutdown.own,
-            Own::Asks(asking) | Own::Leaves(asking) if asking.waiting.len() >= WAITING_MAX
+            Own::Asks(asking) | Own::Leaves(asking) | Own::IsChecked(asking)
+                if asking.waiting.len() >= WAITING_MAX
         );
         if is_full {
             refuse(cx, requester, request, ErrorCode::Overloaded, String::new());
@@ -152,7 +165,7 @@ impl Info {
                 confirm(cx, requester, request, *has_left);
                 return Some(());
             }
-            Own::Asks(asking) | Own::Leaves(asking) => {
+            Own::Asks(asking) | Own::Leaves(asking) | Own::IsChecked(asking) => {
                 asking.waiting.push((requester, request));
                 // Whoever is in more of a hurry decides.
                 asking.leaves_until = asking.leaves_until.min(leaves_until);
@@ -203,7 +216,7 @@ impl Info {
     /// All have permitted it: it stops, or leaves before.
     fn leave_or_stop(&mut self, cx: &mut Context<'_>) {
         let Own::Asks(asking) = &mut self.shutdown.own else { return };
-        let Some(until) = asking.leaves_until else { return self.stop(cx, false) };
+        let Some(until) = asking.leaves_until else { return self.check_and_stop(cx) };
         cx.log(LogLevel::Info, format_args!("this data node leaves before it stops"));
         self.shutdown.own = Own::Leaves(core::mem::take(asking));
         let restart = Address::new(cx.own().node(), BlockNumber::Restart, 0);
@@ -236,9 +249,42 @@ impl Info {
             None => {
                 cx.mark("data node stops though it has not left");
                 cx.log(LogLevel::Warning, format_args!("this data node stops though it has not left"));
-                self.stop(cx, false);
+                self.check_and_stop(cx);
             }
         }
+    }
+
+    /// Stops if the others can go on without it in the view that may follow, too.
+    fn check_and_stop(&mut self, cx: &mut Context<'_>) {
+        if let Own::Asks(asking) | Own::Leaves(asking) = &mut self.shutdown.own {
+            self.shutdown.own = Own::IsChecked(core::mem::take(asking));
+            self.send_check(cx, false);
+        }
+    }
+
+    fn send_check(&self, cx: &mut Context<'_>, is_decided: bool) {
+        let stopping = self.shutdown.leaving.iter().map(|(node, _)| *node).collect();
+        let agreement = Address::new(cx.own().node(), BlockNumber::Agreement, 0);
+        let body = ShutdownCheck { stopping, is_decided };
+        cold::write(&mut cx.frame(SignalNumber::ShutdownCheckRequest, agreement), &body);
+    }
+
+    /// Agreement leaves nobody out from now on.
+    pub(crate) fn on_check_confirm(&mut self, cx: &mut Context<'_>) -> Option<()> {
+        if let Own::IsChecked(_) = self.shutdown.own {
+            self.stop(cx, false);
+        }
+        Some(())
+    }
+
+    /// The next view may leave others out of a partition that this data node has, too.
+    pub(crate) fn on_check_refuse(&mut self, cx: &mut Context<'_>) -> Option<()> {
+        if let Own::IsChecked(_) = self.shutdown.own {
+            let why = self.shutdown.objection(cx.view(), cx.own().node());
+            let why = why.unwrap_or_else(|| String::from(NEEDED_SOON));
+            self.give_up(cx, &why);
+        }
+        Some(())
     }
 
     /// Asks the next member whether this data node may stop; if there is none, it stops.
@@ -283,13 +329,17 @@ impl Info {
         for node in members.into_iter().filter(|&node| node != own) {
             self.ask(cx, node, ShutdownTerms::InAnyCase);
         }
+        self.send_check(cx, true);
         self.stop(cx, false);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>, has_left: bool) {
         let before = core::mem::replace(&mut self.shutdown.own, Own::Stops { has_left });
-        if let Own::Asks(Asking { waiting, .. }) | Own::Leaves(Asking { waiting, .. }) = before {
-            waiting.into_iter().for_each(|(requester, request)| confirm(cx, requester, request, has_left));
+        if let Own::Asks(asking) | Own::Leaves(asking) | Own::IsChecked(asking) = before {
+            asking
+                .waiting
+                .into_iter()
+                .for_each(|(requester, request)| confirm(cx, requester, request, has_left));
             cx.send_after(PAUSE, TIMER);
         }
     }
@@ -297,9 +347,8 @@ impl Info {
     /// It does not stop: those that have permitted it learn that.
     fn give_up(&mut self, cx: &mut Context<'_>, why: &str) {
         let own = cx.own().node();
-        let (Own::Asks(asking) | Own::Leaves(asking)) = core::mem::take(&mut self.shutdown.own) else {
-            return;
-        };
+        let own_plan = core::mem::take(&mut self.shutdown.own);
+        let (Own::Asks(asking) | Own::Leaves(asking) | Own::IsChecked(asking)) = own_plan else { return };
         self.shutdown.leaving.retain(|(node, _)| *node != own);
         cx.log(LogLevel::Info, format_args!("this data node goes on: {why}"));
         let body = ShutdownPermitBody { request: self.shutdown.attempt };
@@ -392,7 +441,7 @@ impl Info {
 
     /// An API node has gone: nothing is sent to it any more. What it has requested is done.
     pub(crate) fn forget_requests_to_stop(&mut self, api: NodeId) {
-        if let Own::Asks(asking) | Own::Leaves(asking) = &mut self.shutdown.own {
+        if let Own::Asks(asking) | Own::Leaves(asking) | Own::IsChecked(asking) = &mut self.shutdown.own {
             asking.waiting.retain(|(requester, _)| requester.node() != api);
         }
     }

@@ -7,7 +7,7 @@ use vinga_info::{Info, InfoSource};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_kernel::{Block, Context, Scrutiny, Span, Tick};
 use vinga_wire::info::{InfoTable, InfoValue};
-use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
+use vinga_wire::shutdown::{ShutdownCheck, ShutdownConfirm, ShutdownRequest, ShutdownTerms};
 use vinga_wire::view::{ClusterView, Member, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold, handshake::Refusal};
 
@@ -63,6 +63,8 @@ struct Cluster {
     /// Data nodes that have left, in this order, and how many of them each member knows to have left.
     left: Vec<NodeId>,
     known: BTreeMap<NodeId, usize>,
+    /// Those whose agreement would be left with too little in the view that may follow.
+    needed_soon: BTreeSet<NodeId>,
     /// The answers to requests, by their tags; each has the data node that was asked.
     answers: BTreeMap<u32, (NodeId, Option<Answer>)>,
     stopped: BTreeSet<NodeId>,
@@ -85,6 +87,7 @@ impl Cluster {
             first_view,
             on_the_way: BTreeMap::new(),
             left: Vec::new(),
+            needed_soon: BTreeSet::new(),
             answers: BTreeMap::new(),
             stopped: BTreeSet::new(),
         }
@@ -124,11 +127,27 @@ impl Cluster {
                     assert_eq!(receiver.block(), Some(BlockNumber::Driver));
                     assert!(self.stopped.insert(node), "it is ordered once");
                 }
+                SignalNumber::ShutdownCheckRequest => self.check(node, &sent),
                 _ if self.nodes.contains_key(&receiver.node()) => {
                     self.on_the_way.entry((node, receiver.node())).or_default().push_back(sent);
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Agreement of a data node answers whether that may stop.
+    fn check(&mut self, node: NodeId, sent: &Sent) {
+        let ShutdownCheck { stopping, is_decided } = cold::read(&sent.frame()).expect("well-formed");
+        assert!(stopping.contains(&node), "{stopping:?}");
+        let signal = match self.needed_soon.contains(&node) {
+            true => SignalNumber::ShutdownCheckRefuse,
+            false => SignalNumber::ShutdownCheckConfirm,
+        };
+        if !is_decided {
+            let harness = self.nodes.get_mut(&node).expect("it runs");
+            harness.send(sent.receiver(), signal, |_| {}).expect("agreement answers");
+            self.catch(node);
         }
     }
 
@@ -258,6 +277,24 @@ fn a_member_that_fails_is_not_waited_for() {
     let request = cluster.ask(NodeId(2), ShutdownTerms::IfDispensable);
     cluster.come_to_rest();
     assert!(matches!(cluster.answer(request), Answer::Refused(ErrorCode::NodeIsNeeded, _)));
+}
+
+/// All permit it, but the next view may leave somebody out whom the others need then: what was permitted is given back.
+#[test]
+fn one_that_is_needed_in_the_next_view_goes_on() {
+    let mut cluster = Cluster::new(1, 3);
+    cluster.needed_soon.insert(NodeId(3));
+    let request = cluster.ask(NodeId(3), ShutdownTerms::IfDispensable);
+    cluster.come_to_rest();
+    let Answer::Refused(ErrorCode::NodeIsNeeded, why) = cluster.answer(request) else { panic!("it stops") };
+    assert!(why.contains("are about to leave them to this data node"), "{why}");
+    for node in [1, 2] {
+        let request = cluster.ask(NodeId(node), ShutdownTerms::IfDispensable);
+        cluster.come_to_rest();
+        assert_eq!(cluster.answer(request), &Answer::Stops, "node {node} of two others");
+    }
+    let request = cluster.ask(NodeId(3), ShutdownTerms::InAnyCase);
+    assert_eq!(cluster.answer(request), &Answer::Stops);
 }
 
 #[test]

@@ -227,6 +227,10 @@ injected_bugs! {
     LeaverNotDrained = "leaver-not-drained";
     /// Data nodes go on from a view in which somebody is a replica whom others may have left out.
     LeavingForgottenInSplit = "leaving-forgotten-in-split";
+    /// A primary that was to come to rest goes on while others may go on from a view that leaves somebody out.
+    CancelledIsNotAwaited = "cancelled-is-not-awaited";
+    /// A data node that is about to stop agrees to a view that leaves others out of its partitions.
+    StopOverlooksLeaveOut = "stop-overlooks-leave-out";
     /// A data node that is being sent a partition leaves before it has all rows.
     LeftWhilePlaced = "left-while-placed";
     /// The next view is made while members that are given up may still answer API nodes.

@@ -415,7 +415,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let agreement::ViewPrepareRequest { attempt, change, view } = cold::read(frame)?;
             Some(format!("{{ attempt: {attempt}, change: {change}, view: {} }}", describe_view(&view)))
         }
-        S::ViewPrepareConfirm | S::ViewPrepareRefuse | S::ViewCancelOrder => cold!(agreement::ViewAttempt),
+        S::ViewPrepareConfirm | S::ViewPrepareRefuse | S::ViewCancelOrder | S::ViewCancelConfirm => {
+            cold!(agreement::ViewAttempt)
+        }
         S::LinkOpenedReport | S::LinkClosedReport | S::LinkCloseOrder => cold!(agreement::LinkBody),
         S::LeaseOrder => {
             let (body, _) = frame.head::<agreement::LeaseOrder>()?;
@@ -664,6 +666,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ShutdownOrder => cold!(shutdown::ShutdownOrder),
         S::ShutdownPermitRequest => cold!(shutdown::ShutdownPermitRequest),
         S::ShutdownPermitConfirm | S::ShutdownPermitReturnOrder => cold!(shutdown::ShutdownPermitBody),
+        S::ShutdownCheckRequest => cold!(shutdown::ShutdownCheck),
         // Timers and bodies with sections of row data are described by their length.
         S::BackupCloseOrder
         | S::KeyReadRequest
@@ -711,6 +714,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::NodeStopRequest
         | S::NodeStopConfirm
         | S::NodeEndedReport
+        | S::ShutdownCheckConfirm
+        | S::ShutdownCheckRefuse
         | S::LeaveOrder
         | S::CheckpointOrder
         | S::ApiNodesRequest

@@ -23,6 +23,7 @@
 //! | `ViewPrepareRequest` | the president | agreement of each other member, and of the one that joins | this is to be the next view |
 //! | `ViewPrepareConfirm` / `…Refuse` | agreement | the president | I agree / I do not |
 //! | `ViewCancelOrder` | the president | agreement of each that was asked | it will not be the next view |
+//! | `ViewCancelConfirm` | agreement | the president | I agree to it no more |
 //! | `LinkOpenedReport` | driver | agreement | all connections to a data node are open that is no member yet; or, before this one is a member, to any |
 //!
 //! How the president finds another arbitrator is in [`crate::arbitration`].
@@ -252,7 +253,7 @@ pub struct ViewPrepareRequest {
     pub view: ClusterView,
 }
 
-/// Body of `ViewPrepareConfirm`, `ViewPrepareRefuse` and `ViewCancelOrder` (cold).
+/// Body of `ViewPrepareConfirm`, `ViewPrepareRefuse`, `ViewCancelOrder` and `ViewCancelConfirm` (cold).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ViewAttempt {
     /// The number of the next view.

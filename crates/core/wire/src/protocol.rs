@@ -18,10 +18,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks.
-pub const PROTOCOL_VERSION: u16 = 28;
+pub const PROTOCOL_VERSION: u16 = 29;
 
 /// The oldest version that it speaks, too.
-pub const PROTOCOL_OLDEST: u16 = 28;
+pub const PROTOCOL_OLDEST: u16 = 29;
 
 /// The versions that a node speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

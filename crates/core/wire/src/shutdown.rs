@@ -9,11 +9,16 @@
 //! | `ShutdownPermitConfirm` | info | info | yes; from now on I count it as gone |
 //! | `ShutdownPermitRefuse` | info | info | why not ([`crate::handshake::Refusal`]) |
 //! | `ShutdownPermitReturnOrder` | info | info | my data node does not stop after all |
+//! | `ShutdownCheckRequest` | info | agreement of its node | this data node is about to stop, and perhaps others |
+//! | `ShutdownCheckConfirm` | agreement | info | then the others can go on: I agree to no view that leaves anybody out (no body) |
+//! | `ShutdownCheckRefuse` | agreement | info | they can't, in this view or in one that may follow (no body) |
 //! | `ShutdownOrder` | info | driver | stop the node, as if the process had been asked to by a signal of the system |
 //!
 //! The protocol is described in `docs/protocols/shutdown.md`.
 
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use vinga_base::NodeId;
 
 /// Whether a data node stops that the cluster can't do without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,6 +66,15 @@ pub struct ShutdownPermitRequest {
 pub struct ShutdownPermitBody {
     /// Which attempt to stop it is about.
     pub request: u32,
+}
+
+/// `ShutdownCheckRequest`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownCheck {
+    /// The members that are about to stop, as far as this data node has permitted it: this one, and others.
+    pub stopping: Vec<NodeId>,
+    /// It stops in any case: nothing is answered.
+    pub is_decided: bool,
 }
 
 /// `ShutdownConfirm`.

@@ -136,6 +136,7 @@ signals! {
     ViewPrepareRefuse = 315, Node;
     ViewCancelOrder = 316, Node;
     LinkOpenedReport = 317, Driver;
+    ViewCancelConfirm = 318, Node;
     // arbitration.rs: data nodes and the arbitrator
     ArbitratorHelloRequest = 260, Driver;
     ArbitratorHelloConfirm = 261, Driver;
@@ -272,6 +273,9 @@ signals! {
     ShutdownPermitConfirm = 286, Node;
     ShutdownPermitRefuse = 287, Node;
     ShutdownPermitReturnOrder = 288, Node;
+    ShutdownCheckRequest = 292, Own;
+    ShutdownCheckConfirm = 293, Own;
+    ShutdownCheckRefuse = 294, Own;
     // file.rs
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;

@@ -330,6 +330,64 @@ fn a_link_of_one_that_leaves_costs_that_one() {
     }
 }
 
+/// The primary goes on when the change is refused: then nobody may go on from that view any more. One that agrees to it
+/// does not get the order to forget it, and the president is lost: the primary is at rest still.
+fn a_refusal_waits_for_all_that_agree(bug: Option<InjectedBug>) {
+    let mut network = leaving(1, &[0, 0, 0, 0], true, 2);
+    network.inject_bug(bug);
+    assert!(network.may_stop(4, &[4]), "the others can go on");
+    let next = next_leave_out(&network).expect("it is in two");
+    let request = network.ask_for(1, next.clone());
+    network.cut(&[1], &[3]);
+    network.run(INTERVAL * 2);
+    assert_eq!(network.answer_to(1, request), None, "node 4 does not agree, and node 3 may still");
+    network.heal();
+    network.run(INTERVAL);
+    assert_eq!(network.answer_to(1, request), Some(Err(ViewChangeRefusal::NotAgreed)));
+    // Another view has the primary go on in any case.
+    let request = network.ask_for(1, next);
+    network.cut(&[1], &[3]);
+    network.cut(&[3], &[1]);
+    network.run(REST);
+    network.check_rest();
+    assert_eq!(network.answer_to(1, request), Some(Err(ViewChangeRefusal::NotAgreed)));
+}
+
+#[test]
+fn a_refused_change_is_forgotten_by_all_before_the_primary_goes_on() {
+    a_refusal_waits_for_all_that_agree(None);
+}
+
+/// Two data nodes may stop as a third one has their rows, and are permitted to. But the third one is about to be left
+/// out, as it leaves. Whichever of the two comes last: they do not both stop, or it is not left out.
+fn two_stop_while_the_third_one_is_left_out(bug: Option<InjectedBug>) {
+    for stops_first in [true, false] {
+        let mut network = leaving(1, &[0, 0, 0], true, 2);
+        network.inject_bug(bug);
+        let next = next_leave_out(&network).expect("it is in two");
+        if stops_first {
+            // What 3 knows when it asks.
+            assert!(network.may_stop(3, &[3]));
+            assert_eq!(network.change(next.clone()), Err(ViewChangeRefusal::NotAgreed));
+            assert!(network.may_stop(1, &[1, 3]), "node 2 keeps what it has");
+            assert_eq!(network.change(next), Err(ViewChangeRefusal::NotAgreed), "the president neither");
+        } else {
+            // It has agreed, and does not know what has come of that.
+            network.cut(&[3], &[1]);
+            network.ask_for(1, next);
+            network.run(INTERVAL / 2);
+            assert!(network.may_stop(3, &[3]), "node 1 stays");
+            assert!(!network.may_stop(3, &[1, 3]), "nobody else would have the partition");
+            assert!(!network.may_stop(1, &[1, 3]), "the president neither");
+        }
+    }
+}
+
+#[test]
+fn two_do_not_stop_while_the_third_one_is_left_out() {
+    two_stop_while_the_third_one_is_left_out(None);
+}
+
 /// Faults at random, while data nodes leave and come back.
 fn faults_at_random_with(bug: Option<InjectedBug>, seeds: std::ops::Range<u64>) -> Met {
     let mut met = Met::default();
@@ -386,5 +444,10 @@ fn a_broken_rule_is_noticed() {
     use std::panic::catch_unwind;
     let bug = Some(InjectedBug::LeavingForgottenInSplit);
     assert!(catch_unwind(|| split_while_one_is_left_out(bug, true, 2)).is_err());
+    assert!(catch_unwind(|| faults_at_random_with(bug, 0..400)).is_err());
+    let bug = Some(InjectedBug::StopOverlooksLeaveOut);
+    assert!(catch_unwind(|| two_stop_while_the_third_one_is_left_out(bug)).is_err());
+    let bug = Some(InjectedBug::CancelledIsNotAwaited);
+    assert!(catch_unwind(|| a_refusal_waits_for_all_that_agree(bug)).is_err());
     assert!(catch_unwind(|| faults_at_random_with(bug, 0..400)).is_err());
 }

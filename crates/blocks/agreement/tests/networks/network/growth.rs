@@ -8,6 +8,7 @@ use vinga_kernel::testkit::Sent;
 use vinga_wire::agreement::{
     LinkBody, ViewAttempt, ViewChangeRefusal, ViewChangeRequest, ViewPrepareRequest, WantedChange,
 };
+use vinga_wire::shutdown::ShutdownCheck;
 use vinga_wire::view::{ClusterView, Member, MemberState};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
@@ -131,6 +132,7 @@ impl Network {
         own.requests += 1;
         let request = own.requests;
         let sender = Address::new(NodeId(node), BlockNumber::Lifecycle, 0);
+        self.rests.note_request(node, request, view, &change);
         let body = ViewChangeRequest { request, view, change };
         own.harness
             .send(sender, SignalNumber::ViewChangeRequest, |w| cold::write(w, &body))
@@ -156,6 +158,9 @@ impl Network {
         if let Ok(view) = answer {
             assert_eq!(own.view.number().0, view, "the view is installed before that is answered");
         }
+        if let Err(reason) = answer {
+            self.rests.note_refusal(node, request, reason);
+        }
         assert!(own.answers.insert(request, answer).is_none(), "request {request} is answered once");
     }
 
@@ -180,6 +185,18 @@ impl Network {
         let answers: Vec<SignalNumber> = harness.take_sent().iter().map(Sent::signal).collect();
         assert!(answers.len() <= 2, "a lease perhaps, and the answer: {answers:?}");
         answers.last() == Some(&SignalNumber::ViewPrepareConfirm)
+    }
+
+    /// Info of a node asks its agreement whether the node may stop with these others: whether it may.
+    pub fn may_stop(&mut self, node: u8, stopping: &[u8]) -> bool {
+        let harness = &mut self.nodes.get_mut(&node).expect("it is listed").harness;
+        let stopping = stopping.iter().map(|&node| NodeId(node)).collect();
+        let body = ShutdownCheck { stopping, is_decided: false };
+        let info = Address::new(NodeId(node), BlockNumber::Info, 0);
+        harness.send(info, SignalNumber::ShutdownCheckRequest, |w| cold::write(w, &body)).expect("it may");
+        let answers: Vec<SignalNumber> = harness.take_sent().iter().map(Sent::signal).collect();
+        assert_eq!(answers.len(), 1, "one answer: {answers:?}");
+        answers[0] == SignalNumber::ShutdownCheckConfirm
     }
 
     /// A node sends another one a view now.

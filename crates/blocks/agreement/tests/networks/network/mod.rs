@@ -3,10 +3,12 @@
 
 mod arbitrators;
 mod growth;
+mod rests;
 mod rows;
 
 use arbitrators::{Found, Management, Question};
 use fastrand::Rng;
+use rests::Rests;
 use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_agreement::{Agreement, LEASE_INTERVALS, SILENT_INTERVALS, Settings, Verdict};
@@ -114,6 +116,8 @@ pub struct Network {
     data_managers: u16,
     /// What is changed in partitions.
     rows: Rows,
+    /// Primaries that have come to rest.
+    rests: Rests,
     /// All are on one machine: who reads that a link is closed can tell whether the other process has ended by then.
     pub is_one_machine: bool,
     /// Whether a node that was stalled reads its sockets before its clock; at random if it is not set.
@@ -172,6 +176,7 @@ impl Network {
             void: BTreeSet::new(),
             data_managers,
             rows: Rows::of(&view),
+            rests: Rests::default(),
             is_one_machine: false,
             reads_first: None,
             arbitration_delay: 0,
@@ -558,6 +563,8 @@ impl Network {
         let own = self.nodes.get_mut(&id).expect("it is listed");
         assert!(view.number() > own.view.number(), "views come in their order");
         check_succession(&own.view, &view);
+        self.check_rests(id, &view);
+        let own = self.nodes.get_mut(&id).expect("it is listed");
         own.view = view;
         self.order_driver(id, None);
         for (one, other) in self.views.values().zip(self.views.values().skip(1)) {
