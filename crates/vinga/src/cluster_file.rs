@@ -5,7 +5,7 @@
 
 use crate::data;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vinga_config::file::ConfigFile;
 use vinga_key::ClusterKey;
+use vinga_runtime::complain;
 
 /// The port of the first data node, unless another one is named or it is in use.
 const PORT: u16 = 2202;
@@ -135,7 +136,15 @@ impl ClusterFile {
                 File::options().create(true).truncate(false).read(true).append(true).open(&self.path)
             });
             let file = opened.map_err(|error| self.not_opened(&error))?;
-            file.lock().map_err(|error| self.failure("lock", &error))?;
+            let locked = match file.try_lock() {
+                Err(TryLockError::WouldBlock) => {
+                    complain!("waiting until another command is done with {}", self.path.display());
+                    file.lock()
+                }
+                Err(TryLockError::Error(error)) => Err(error),
+                Ok(()) => Ok(()),
+            };
+            locked.map_err(|error| self.failure("lock", &error))?;
             // The one that had the lock may have removed the file.
             if self.is_at_path(&file).map_err(|error| self.failure("look at", &error))? {
                 return Ok(LockedFile { file, of: self });

@@ -36,6 +36,34 @@ pub fn failure(folder: &NodeFolder) -> Option<String> {
     if runs { None } else { failure_in(&folder.log_tail(0, LINES_MAX)) }
 }
 
+/// Starts of a data node that its parent makes again and again, while somebody waits for it.
+#[derive(Default)]
+pub struct Attempts {
+    /// It has no process, as was seen before.
+    has_ended: bool,
+    failures: u32,
+}
+
+impl Attempts {
+    /// So many starts that fail are enough: the next one will.
+    const MAX: u32 = 2;
+
+    /// Looks at it, again and again; returns why its start fails, as [`failure`], if that is so.
+    pub fn have_failed(&mut self, folder: &NodeFolder) -> Option<String> {
+        if matches!(folder.running(), Ok(Some(_))) {
+            self.has_ended = false;
+            return None;
+        }
+        if self.has_ended {
+            return None;
+        }
+        let failure = failure(folder)?;
+        self.has_ended = true;
+        self.failures += 1;
+        (self.failures >= Self::MAX).then_some(failure)
+    }
+}
+
 /// `log` is the end of the log. What stands before the last start, or before the last word of the parent, is older.
 fn failure_in(log: &str) -> Option<String> {
     let is_parents = |line: &&str| line.contains(" restarts: ");

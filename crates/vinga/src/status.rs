@@ -155,6 +155,8 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
         }
         if node.state.is_running() {
             node.failure = data_node::failure(&folder);
+        } else if matches!(node.state, State::Restarting) {
+            node.failure = node_log::failure(&folder);
         }
         nodes.push(node);
     }

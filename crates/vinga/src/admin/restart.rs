@@ -104,6 +104,10 @@ pub fn restart(
             ErrorCode::NodeIsNeeded => {
                 format!("{error}: {WITH_ANOTHER}")
             }
+            ErrorCode::ConnectionLost | ErrorCode::NodeFailure | ErrorCode::UnknownOutcome => format!(
+                "the answer of data node {node} is lost, so it may be restarted or not: {error}; 'vinga admin status' \
+                 shows since when it runs"
+            ),
             _ => format!("data node {node} can't be asked: {error}"),
         })?;
     let stopped = Instant::now();
@@ -125,7 +129,7 @@ fn await_return(
     let node = before.node;
     let mut waiting = Waiting::begin();
     let (mut signed, mut asked) = (Instant::now(), Instant::now());
-    let mut phase = None;
+    let (mut phase, mut attempts) = (None, node_log::Attempts::default());
     loop {
         reorganize::is_same(cluster_before, cluster.reorganization())?;
         if find(cluster, node).is_some_and(|one| one.incarnation != before.incarnation) {
@@ -138,6 +142,9 @@ fn await_return(
         let runs = folder.is_some_and(|folder| matches!(folder.running(), Ok(Some(_))));
         if runs || phase.is_some() {
             signed = Instant::now();
+        }
+        if let Some(failure) = folder.and_then(|folder| attempts.have_failed(folder)) {
+            return Err(format!("data node {node} has stopped, and does not come back: {failure}"));
         }
         let orphan = folder.filter(|folder| matches!(folder.parent(), Ok(None)));
         if orphan.is_some() && signed.elapsed() >= ORPHAN_PATIENCE {

@@ -293,8 +293,19 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, nobody: Option
     }
 }
 
-/// How a data node has ended that has no process.
+/// How a data node has ended that has no process. What a start has logged that failed behind that counts first.
 fn end_of(folder: &NodeFolder) -> String {
+    if let Some(failure) = node_log::failure(folder) {
+        return failure;
+    }
+    let end = last_end_of(folder);
+    match folder.parent() {
+        Ok(Some(_)) => format!("{end}, and is about to be started again"),
+        Ok(None) | Err(_) => end,
+    }
+}
+
+fn last_end_of(folder: &NodeFolder) -> String {
     match (folder.address(), folder.end()) {
         (None, _) => "it does not run".to_owned(),
         (Some(_), Some(why)) => format!("it could not go on: {why}"),

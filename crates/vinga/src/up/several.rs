@@ -14,7 +14,7 @@ use crate::management_node;
 use crate::mgm;
 use crate::node_log;
 use crate::waiting::Waiting;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
@@ -330,9 +330,17 @@ fn wait_until_joined(
 ) -> Vec<(u8, String, Started)> {
     let mut waited = Waiting::begin();
     let mut joined = Vec::new();
+    let mut attempts: BTreeMap<u8, node_log::Attempts> = BTreeMap::new();
     while !joining.is_empty() {
         for (id, mut one) in std::mem::take(&mut joining) {
-            match one.check().and_then(|()| look_at_awaited(wanted, id, &one)) {
+            let result = one.check().and_then(|()| look_at_awaited(wanted, id, &one));
+            let folder = NodeFolder::new(wanted.cluster, id);
+            let fails = attempts.entry(id).or_default().have_failed(&folder);
+            let fails = fails.map(|failure| {
+                let log = folder.log();
+                format!("data node {id} does not come back: {failure}. Its log: {}", log.display())
+            });
+            match result.and_then(|found| fails.map_or(Ok(found), Err)) {
                 Ok(Some(address)) => joined.push((id, address, one)),
                 Ok(None) => joining.push((id, one)),
                 Err(why) => failures.push(why),

@@ -196,6 +196,27 @@ fn one_that_loses_its_cluster_in_its_first_run_comes_back() {
     assert!(log.contains("no data node with all rows of node group 0 is left"), "{log}");
 }
 
+/// Its file was changed, and its starts fail again and again. Whoever looks, or waits for it, gets the reason.
+#[test]
+fn why_one_does_not_come_back_is_said() {
+    let folder = up(&PAIR);
+    let node = NodeFolder::new(&folder.0, 2);
+    let file = folder.0.join("config.ini");
+    let good = std::fs::read_to_string(&file).expect("it is there");
+    let wrong = good.replace("[ndbd default]", "[ndbd default]\nNoOfFragmentLogParts=6");
+    assert_ne!(good, wrong);
+    std::fs::write(&file, wrong).expect("it is ours");
+    kill(&node);
+    let why = "it has ended: data node 1 (";
+    for command in [&["admin", "status"][..], &["status"]] {
+        await_that(&node, || folder.run(command[0], &command[1..]).1.contains(why));
+    }
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(!ok && text.contains("data node 2 does not come back: it has ended: "), "{text}");
+    std::fs::write(&file, good).expect("it is ours");
+    await_ready(&node, 2);
+}
+
 /// Both others have come back since it was stopped, and nobody has seen it leave.
 #[test]
 fn one_that_no_member_remembers_is_started() {
