@@ -5,6 +5,7 @@ use crate::returning::Rows;
 use crate::support::HANG_GUARD;
 use crate::support::folder::{Folder, said};
 use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
@@ -215,6 +216,34 @@ fn why_one_does_not_come_back_is_said() {
     assert!(!ok && text.contains("data node 2 does not come back: it has ended: "), "{text}");
     std::fs::write(&file, good).expect("it is ours");
     await_ready(&node, 2);
+}
+
+/// The other one is killed before one that is restarted is back: the cluster begins anew, without its rows, and that is
+/// no success. It may be back before: then it goes on alone.
+#[test]
+fn a_restart_in_which_the_cluster_begins_anew_fails() {
+    let folder = up(&PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    let pid = |node: &NodeFolder| node.running().expect("the folder is there");
+    for attempt in 1.. {
+        let before = pid(&nodes[1]);
+        let restart = folder
+            .command("admin")
+            .args(["restart", "2"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let restart = restart.expect("it can be run");
+        await_that(&nodes[1], || pid(&nodes[1]) != before);
+        kill(&nodes[0]);
+        let (ok, text) = said(restart.wait_with_output());
+        if !ok {
+            assert!(text.contains("have ended, and it has begun anew"), "{text}");
+            return;
+        }
+        assert!(attempt < 20, "{text}");
+        await_ready(&nodes[0], attempt + 1);
+    }
 }
 
 /// Both others have come back since it was stopped, and nobody has seen it leave.
