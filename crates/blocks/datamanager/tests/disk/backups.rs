@@ -1,7 +1,7 @@
 //! Backups of one data manager: whatever is changed while its rows are read, rows and notes together give the state at
 //! the end of the epoch that is chosen.
 
-use crate::support::{Node, Rows, address, change_rows, rows_at, table};
+use crate::support::{NODE, Node, Rows, address, change_rows, rows_at, table};
 use std::collections::BTreeMap;
 use vinga_base::{Incarnation, NodeId};
 use vinga_format::redo::{RecordKind, records};
@@ -69,7 +69,10 @@ impl Received {
 }
 
 fn node(no_logging: bool) -> Node {
-    let mut node = Node::new(table(no_logging));
+    connected(Node::new(table(no_logging)))
+}
+
+fn connected(mut node: Node) -> Node {
     node.send(address(BlockNumber::Membership), SignalNumber::ApiConnectedOrder, |writer| {
         writer.put(&ApiNodeBody::new(API.node(), Incarnation(1)));
     });
@@ -161,6 +164,37 @@ fn rows_and_notes_give_the_state_at_the_end_of_the_epoch() {
         during > 100 && wrong > 5,
         "{during} changes during scans; {wrong} backups are wrong without them"
     );
+}
+
+/// The president has left in order, and does not answer what it was asked: the next one is asked.
+#[test]
+fn the_next_president_is_asked_for_the_end_of_the_epoch() {
+    let president = NodeId(NODE.0 + 1);
+    let mut node = connected(Node::led_by(table(false), president));
+    node.change(OperationKind::Insert, 1, &[5; 200], 10).expect("it is new");
+    open(&mut node, API);
+    let mut received = Received::default();
+    while !received.is_scanned {
+        next(&mut node, 0, &mut received);
+    }
+    let ask = |node: &mut Node| {
+        let body = BackupNextBody { request: U32::new(2), unused: U32::ZERO, until: U64::new(12) };
+        node.send(API, SignalNumber::BackupNextRequest, |writer| {
+            writer.put(&body);
+        });
+        let sent = node.take_sent();
+        let asked = sent.iter().find(|one| one.signal() == SignalNumber::EpochClosedRequest);
+        asked.map(|one| one.receiver().node())
+    };
+    assert_eq!([ask(&mut node), ask(&mut node)], [Some(president), None], "it is asked once");
+    node.harness.lose_node(president);
+    assert_eq!(ask(&mut node), Some(NODE));
+    confirm_closed(&mut node, 12, 15);
+    collect(&mut node, &mut received);
+    while !received.is_closed {
+        next(&mut node, 12, &mut received);
+    }
+    assert_eq!(received.restore(12, false), node.rows());
 }
 
 #[test]

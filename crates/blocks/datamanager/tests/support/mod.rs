@@ -8,7 +8,7 @@ use vinga_base::page_pool::PagePool;
 use vinga_base::schema::{
     ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
 };
-use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
+use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, TablePartitions, TransactionId};
 use vinga_datamanager::{DataManager, Disk, Settings};
 use vinga_format::checksum::Checksum;
 use vinga_kernel::Span;
@@ -103,7 +103,16 @@ pub fn table(no_logging: bool) -> TableRecord {
     TableRecord::new(TABLE, VERSION, TablePartitions::first(1), definition)
 }
 
-fn data_manager((pages, beyond): (u32, u32)) -> Harness<DataManager> {
+/// The view of a data node alone.
+fn alone() -> ClusterView {
+    ClusterView::first(vec![member(NODE)])
+}
+
+fn member(node: NodeId) -> Member {
+    Member { redo_streams: 1, ..Member::started(node, Incarnation(1), 0, 1, 1) }
+}
+
+fn data_manager((pages, beyond): (u32, u32), view: ClusterView) -> Harness<DataManager> {
     let settings = Settings {
         node: NODE,
         owner: ReplicaGroup::new(0, 0),
@@ -119,10 +128,6 @@ fn data_manager((pages, beyond): (u32, u32)) -> Harness<DataManager> {
         copy_piece: vinga_datamanager::COPY_PIECE,
         ending_slice: vinga_datamanager::ENDING_SLICE,
     };
-    let view = ClusterView::first(vec![Member {
-        redo_streams: 1,
-        ..Member::started(NODE, Incarnation(1), 0, 1, 1)
-    }]);
     let block = DataManager::new(settings, PagePool::standalone_beyond(pages, beyond));
     Harness::new(address(BlockNumber::DataManager), 1, view, block)
 }
@@ -135,7 +140,24 @@ impl Node {
 
     /// The same, with so much memory.
     pub fn with_memory(table: TableRecord, memory: (u32, u32)) -> Self {
-        let mut node = Node::stopped_with(table, BTreeMap::new(), BTreeMap::new(), memory);
+        Node::begun(table, memory, alone())
+    }
+
+    /// One in a cluster that another one leads, which is to stop, and is in no partition any more.
+    pub fn led_by(table: TableRecord, president: NodeId) -> Self {
+        let partition = PartitionId(0);
+        let view = ClusterView::first(vec![member(president), member(NODE)]);
+        let view = match view.partition(partition).chain.primary() {
+            NODE => view,
+            _ => view.with_primary(partition, NODE),
+        };
+        let view = view.with_leaving(president).with_left_out(partition);
+        assert!(view.president() == Some(president) && view.has_given_up_all(president));
+        Node::begun(table, MUCH, view)
+    }
+
+    fn begun(table: TableRecord, memory: (u32, u32), view: ClusterView) -> Self {
+        let mut node = Node::stopped_with(table, BTreeMap::new(), BTreeMap::new(), memory, view);
         node.start(StartTask::Begin {
             epoch: Epoch(1),
             limit: Epoch::MAX,
@@ -152,7 +174,7 @@ impl Node {
         files: BTreeMap<FileName, Vec<u8>>,
         log: BTreeMap<u64, Vec<u8>>,
     ) -> Self {
-        Node::stopped_with(table, files, log, MUCH)
+        Node::stopped_with(table, files, log, MUCH, alone())
     }
 
     fn stopped_with(
@@ -160,9 +182,10 @@ impl Node {
         files: BTreeMap<FileName, Vec<u8>>,
         log: BTreeMap<u64, Vec<u8>>,
         memory: (u32, u32),
+        view: ClusterView,
     ) -> Self {
         Node {
-            harness: data_manager(memory),
+            harness: data_manager(memory, view),
             files,
             log,
             trimmed: 1,
@@ -184,7 +207,7 @@ impl Node {
     /// Starts again from the files and what is left of the log, and restores an epoch.
     pub fn restart(self, epoch: u64) -> Result<Self, String> {
         let trimmed = self.trimmed;
-        let mut node = Node::stopped_with(self.table, self.files, self.log, self.memory);
+        let mut node = Node::stopped_with(self.table, self.files, self.log, self.memory, alone());
         node.make_table();
         node.incarnations = self.incarnations;
         node.incarnations.last_mut().expect("there is one").last_valid = Some(Epoch(epoch));
