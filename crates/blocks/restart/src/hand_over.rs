@@ -46,6 +46,15 @@ impl Rest {
     }
 }
 
+/// What is to be done next of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NextRest {
+    None,
+    /// A primary is to move, and membership has not answered whether all API nodes are connected to the next one.
+    Awaited,
+    Rest(Rest),
+}
+
 /// A primary that is asked to come to rest.
 #[derive(Clone, Copy)]
 struct HandOver {
@@ -111,21 +120,21 @@ impl HandOvers {
 impl Restart {
     /// Which primary is to come to rest now, and what for. One is not handed over before all API nodes are connected to
     /// the next: what that answers goes by their connections to it.
-    pub(crate) fn next_rest(&mut self, cx: &mut Context<'_>) -> Option<Rest> {
+    pub(crate) fn next_rest(&mut self, cx: &mut Context<'_>) -> NextRest {
         let view = cx.shared_view();
-        let next = self.leader.hand_overs.next(&view)?;
-        let Rest::Move(_, target) = next else { return Some(next) };
-        let (node, incarnation) = view.member(target)?.identity();
+        let Some(next) = self.leader.hand_overs.next(&view) else { return NextRest::None };
+        let Rest::Move(_, target) = next else { return NextRest::Rest(next) };
+        let (node, incarnation) = view.member(target).expect("a replica is a member").identity();
         let hand_overs = &mut self.leader.hand_overs;
         if hand_overs.connected.contains(&(node, incarnation)) {
-            return Some(next);
+            return NextRest::Rest(next);
         }
         if hand_overs.asked.replace((node, incarnation)) != Some((node, incarnation)) {
             let membership = Address::new(node, BlockNumber::Membership, 0);
             let body = ClientsBody { incarnation };
             cold::write(&mut cx.frame(SignalNumber::ClientsRequest, membership), &body);
         }
-        None
+        NextRest::Awaited
     }
 
     pub(crate) fn on_clients_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {

@@ -1,7 +1,7 @@
 //! The president has data nodes leave that are to stop (`leaving`), then one newcomer after the other become a member,
 //! and then primaries handed over (`hand_over`), and partitions moved to other node groups (`placement`).
 
-use crate::hand_over::HandOvers;
+use crate::hand_over::{HandOvers, NextRest};
 use crate::leaving::Leavers;
 use crate::newcomer::waiting;
 use crate::placement::Places;
@@ -214,11 +214,18 @@ impl Restart {
         if is_kept && self.leader.hold.is_some_and(|(_, is_confirmed)| is_confirmed) {
             self.drain(cx);
         }
-        let rest = self.next_rest(cx);
+        let next = self.next_rest(cx);
         // Who joins would be sent a partition that another member of its node group is being sent, too; and changes of
         // rows that one of them has are passed through the other.
         let waits = view.leaving().next().is_some() || view.placing().is_some();
         let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !waits);
+        let rest = match next {
+            NextRest::Rest(rest) => Some(rest),
+            NextRest::None => None,
+            // Between two primaries no schema change begins, and no partition moves.
+            NextRest::Awaited if candidate.is_none() => return,
+            NextRest::Awaited => None,
+        };
         let placement = if candidate.is_none() && rest.is_none() { self.next_placement(cx) } else { None };
         match (candidate, rest, placement, self.leader.hold) {
             (None, None, None, Some(_)) if is_kept => {}
