@@ -34,6 +34,8 @@ pub(crate) struct Newcomer {
     /// Reports while rows are copied, and what the last line of the log said.
     reports: u64,
     logged: Amount,
+    /// The last line of the log said that no rows come.
+    is_held_up: bool,
 }
 
 /// What is done until a state ends, for people.
@@ -65,6 +67,7 @@ impl Newcomer {
             pace: Pace::default(),
             reports: 0,
             logged: Amount::default(),
+            is_held_up: false,
         };
         newcomer.report_progress(cx);
         newcomer
@@ -130,10 +133,14 @@ impl Newcomer {
         cold::write(&mut cx.frame(SignalNumber::StartProgressReport, driver), &report);
     }
 
-    /// Says in the log how far the copy is, unless nothing has changed.
+    /// Says in the log how far the copy is; if nothing has changed, what may hold it up, once.
     fn log_progress(&mut self, cx: &mut Context<'_>) {
         let StartProgressReport { amount, left, .. } = self.progress(cx.now());
-        if amount == self.logged {
+        let was_held_up = core::mem::replace(&mut self.is_held_up, amount == self.logged);
+        if self.is_held_up {
+            if !was_held_up && self.state == Some(MemberState::Copying) {
+                cx.log(LogLevel::Info, format_args!("no rows come: open transactions may hold the rest up"));
+            }
             return;
         }
         self.logged = amount;

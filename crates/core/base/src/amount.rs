@@ -44,20 +44,14 @@ impl Sum for Amount {
 }
 
 impl fmt::Display for Amount {
-    /// Such as `412 000 of 1 000 000 rows (41 %), 48 of 117 MB`; without rows `48 of 117 MB (41 %)`.
+    /// Such as `412 000 of 1 000 000 rows, 48 of 117 MB (41 %)`; without rows `48 of 117 MB (41 %)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |f: &mut fmt::Formatter<'_>, done, all, unit| match all {
             0 => write!(f, "{} {unit}", Grouped(done)),
             all => write!(f, "{} of {} {unit}", Grouped(done), Grouped(all)),
         };
-        let percent = |f: &mut fmt::Formatter<'_>| match self.percent() {
-            Some(percent) => write!(f, " ({percent} %)"),
-            None => Ok(()),
-        };
-        let has_rows = self.rows.max(self.rows_all) > 0;
-        if has_rows {
+        if self.rows.max(self.rows_all) > 0 {
             of(f, self.rows, self.rows_all, "rows")?;
-            percent(f)?;
             f.write_str(", ")?;
         }
         let (size, unit) = match self.bytes.max(self.bytes_all) {
@@ -66,7 +60,10 @@ impl fmt::Display for Amount {
             _ => (1_000_000, "MB"),
         };
         of(f, self.bytes / size, self.bytes_all / size, unit)?;
-        if has_rows { Ok(()) } else { percent(f) }
+        match self.percent() {
+            Some(percent) => write!(f, " ({percent} %)"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -106,6 +103,9 @@ impl fmt::Display for Millis {
 /// Points of a [`Pace`] that are kept: looked at every half second, they tell of the last ten seconds.
 const POINTS_MAX: usize = 20;
 
+/// Points from which on a pace is known.
+const POINTS_MIN: usize = 3;
+
 /// How fast a work has gone lately.
 #[derive(Default, Debug)]
 pub struct Pace {
@@ -125,14 +125,15 @@ impl Pace {
         self.points.push_back((now, done));
     }
 
-    /// Microseconds that the rest of the work takes at this pace; `None` if nothing was done lately.
+    /// Microseconds that the rest of the work takes at this pace; `None` if nothing was done lately, or if too little is
+    /// known of it: what was done by the first point behind its begin says nothing.
     pub fn time_for(&self, left: u64) -> Option<u64> {
         let (&(since, before), &(now, done)) = (self.points.front()?, self.points.back()?);
         let (span, done) = (now.saturating_sub(since), done - before);
         if left == 0 {
             return Some(0);
         }
-        (span > 0 && done > 0).then(|| {
+        (self.points.len() >= POINTS_MIN && span > 0 && done > 0).then(|| {
             let time = u128::from(left) * u128::from(span) / u128::from(done);
             u64::try_from(time).unwrap_or(u64::MAX)
         })
@@ -149,9 +150,9 @@ mod tests {
         let amount = |rows, rows_all, bytes, bytes_all| Amount { rows, rows_all, bytes, bytes_all };
         let text = |one: Amount| one.to_string();
         let some = amount(412_000, 1_000_000, 48_300_000, 117_000_000);
-        assert_eq!(text(some), "412 000 of 1 000 000 rows (41 %), 48 of 117 MB");
+        assert_eq!(text(some), "412 000 of 1 000 000 rows, 48 of 117 MB (41 %)");
         assert_eq!(text(amount(7, 0, 4000, 0)), "7 rows, 4 000 bytes");
-        assert_eq!(text(amount(1, 2, 0, 0)), "1 of 2 rows (50 %), 0 bytes");
+        assert_eq!(text(amount(1, 2, 0, 0)), "1 of 2 rows, 0 bytes (50 %)");
         assert_eq!(text(amount(0, 0, 15_000, 30_000)), "15 of 30 kB (50 %)");
         assert_eq!(text([some, amount(5, 5, 9, 9)].into_iter().sum()).split(' ').next(), Some("412"));
         assert_eq!(amount(999, 1000, 999, 1000).percent(), Some(99));
@@ -167,6 +168,8 @@ mod tests {
         assert_eq!(pace.time_for(1), None);
         pace.note(0, 0);
         assert_eq!(pace.time_for(1), None);
+        pace.note(500, 1);
+        assert_eq!((pace.time_for(20), pace.time_for(0)), (None, Some(0)), "it has hardly begun");
         pace.note(1000, 10);
         assert_eq!((pace.time_for(20), pace.time_for(0)), (Some(2000), Some(0)));
         // It has become slower: the beginning is forgotten.

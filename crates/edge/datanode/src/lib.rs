@@ -125,7 +125,7 @@ impl Assembly {
         disk: Option<FoundDisk>,
         folder: Option<PathBuf>,
     ) -> Result<Self, String> {
-        let progress = folder.as_ref().filter(|_| disk.is_some()).cloned();
+        let progress = folder.clone();
         let restores = disk.is_some();
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
         let node = settings::node_settings(configuration, disk)?;

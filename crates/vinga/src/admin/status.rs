@@ -499,7 +499,7 @@ mod tests {
         let started = status(1, "data", State::Started).with_start(first.clone());
         assert_eq!((&started.state, started.since), (&State::Started, Some(1_795_352_338)));
         let copies = Status::gone(2).with_start(second.clone());
-        let phase = "rows copied: 412 000 of 1 000 000 rows (41 %), 48 of 117 MB, 2.0 s left";
+        let phase = "rows copied: 412 000 of 1 000 000 rows, 48 of 117 MB (41 %), 2.0 s left";
         assert_eq!((copies.state.phase(), copies.since), (Some(phase), Some(7)));
         let shown = as_json(&[started, copies]);
         assert_eq!(

@@ -16,7 +16,7 @@ use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PAGE_BYTES;
 use vinga_base::{Epoch, RowId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, Span};
-use vinga_wire::copying::{CopiedRow, CopyBatch, CopyRowsHead};
+use vinga_wire::copying::{CopiedRow, CopyBatch, CopyRowsHead, TO_THE_END};
 use vinga_wire::restart::{CopyingReport, NewcomerStep, StepDoneReport};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -180,7 +180,9 @@ impl DataManager {
         amount.bytes += bytes;
         amount.rows_all = amount.rows.saturating_add(head.rows_left.get());
         amount.bytes_all = amount.bytes.saturating_add(head.bytes_left.get());
-        if received.reported.is_none_or(|reported| cx.now().since(reported) >= REPORT_AGAIN) {
+        // Behind the last rows of a table nothing may come for long, while open transactions hold up the rest.
+        let is_due = received.reported.is_none_or(|reported| cx.now().since(reported) >= REPORT_AGAIN);
+        if is_due || head.end.get() == TO_THE_END {
             self.report_received(cx);
         }
     }
