@@ -79,10 +79,12 @@ fn failure_in(log: &str) -> Option<String> {
     };
     let is_older = |line: &&str| is_parents(line) || line.contains(" info node: Vinga ");
     let why = lines.take_while(|line| !is_older(line)).find_map(why)?;
-    Some(match next {
-        Some((_, next)) => format!("it has ended: {why} (it is {next})"),
-        None => format!("it has ended: {why}"),
-    })
+    // The log may have said it a while ago: so not in how many seconds from now.
+    let next = next.map(|(_, next)| match next.strip_prefix("started again in ") {
+        Some(pause) => format!(" (its parent starts it again, after a pause of {pause})"),
+        None => format!(" (it is {next})"),
+    });
+    Some(format!("it has ended: {why}{}", next.unwrap_or_default()))
 }
 
 /// The lines since the node was started, if that is among them.
@@ -122,12 +124,15 @@ mod tests {
         let again = "2026-03-01T12:00:01.150Z warning restarts: data node 2 has ended with exit code 1: it is \
                      started again in 8.0 s\n";
         let sentence = failure_in(&(log.clone() + again)).expect("it says so");
-        assert_eq!(sentence, "it has ended: node: the rows do not fit here (it is started again in 8.0 s)");
+        assert_eq!(
+            sentence,
+            "it has ended: node: the rows do not fit here (its parent starts it again, after a pause of 8.0 s)"
+        );
         let wrong = "vinga: config.ini line 17: all have the same\n";
         let sentence = failure_in(&(log + again + wrong + again)).expect("it says so");
         assert_eq!(
             sentence,
-            "it has ended: config.ini line 17: all have the same (it is started again in 8.0 s)"
+            "it has ended: config.ini line 17: all have the same (its parent starts it again, after a pause of 8.0 s)"
         );
         let killed = "2026-03-01T12:00:01.150Z warning restarts: data node 2 has ended by signal 9: it is started \
                       again in 0.5 s\n";

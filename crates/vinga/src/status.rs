@@ -266,10 +266,16 @@ fn describe(progress: &StartProgress) -> String {
 }
 
 /// How much was brought in the present phase, and how long the rest takes, if that is known.
-pub fn amount_of(report: &StartProgressReport) -> Option<String> {
+fn amount_of(report: &StartProgressReport) -> Option<String> {
     let known = (report.amount != Amount::default()).then_some(report.amount)?;
     let left = report.left.map_or_else(String::new, |left| format!(", {} left", Seconds(left)));
     Some(format!("{known}{left}"))
+}
+
+/// A phase, with how much of it is done if that is known.
+pub fn phase_of(report: &StartProgressReport) -> String {
+    let amount = amount_of(report).map_or_else(String::new, |amount| format!(": {amount}"));
+    format!("{}{amount}", report.phase)
 }
 
 fn progress_as_json(progress: &StartProgress) -> serde_json::Value {

@@ -52,6 +52,25 @@ impl Waiting {
     }
 }
 
+/// What was said last of the start of a data node that is waited for.
+#[derive(Default)]
+pub struct Said(String);
+
+impl Said {
+    /// A phase and how far it is, or why there is none, to be said behind what is waited for. If it is the same as the
+    /// last time, what may hold it up.
+    pub fn again(&mut self, what: &str) -> String {
+        let is_new = std::mem::replace(&mut self.0, what.to_owned()) != what;
+        match what {
+            "" => String::new(),
+            what if is_new || !what.starts_with("rows copied") => format!(": {what}"),
+            what => format!(
+                ": {what}; no rows have come since: open transactions may hold the rest up ('vinga admin transactions')"
+            ),
+        }
+    }
+}
+
 /// The process, and that it is suspended if it is: it does nothing then.
 pub fn name_process(pid: i32) -> String {
     if is_suspended(pid) {

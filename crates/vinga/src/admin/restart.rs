@@ -3,14 +3,14 @@
 //! The data node itself stops; whoever keeps it running starts it again: its parent (`vinga up`), or a service manager.
 
 use super::leave::{self, Then};
-use super::reorganize;
+use super::{reorganize, status};
 use crate::data_node::LOOK_PAUSE;
 use crate::node_log;
-use crate::waiting::Waiting;
+use crate::waiting::{Said, Waiting};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga::{DataNode, ErrorCode, InfoRows, InfoTable, InfoValue, NodeId, Reorganization};
+use vinga::{DataNode, ErrorCode, NodeId, Reorganization};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
@@ -129,7 +129,7 @@ fn await_return(
     let node = before.node;
     let mut waiting = Waiting::begin();
     let (mut signed, mut asked) = (Instant::now(), Instant::now());
-    let (mut phase, mut attempts) = (None, node_log::Attempts::default());
+    let (mut phase, mut attempts, mut said) = (None, node_log::Attempts::default(), Said::default());
     loop {
         reorganize::is_same(cluster_before, cluster.reorganization())?;
         if find(cluster, node).is_some_and(|one| one.incarnation != before.incarnation) {
@@ -137,7 +137,7 @@ fn await_return(
         }
         if asked.elapsed() >= ASK_PAUSE {
             asked = Instant::now();
-            phase = phase_of_start(cluster, node);
+            phase = status::start_under_way(cluster, node);
         }
         let runs = folder.is_some_and(|folder| matches!(folder.running(), Ok(Some(_))));
         if runs || phase.is_some() {
@@ -165,24 +165,10 @@ fn await_return(
         }
         waiting.say_from_time_to_time(|| {
             let failure = || folder.and_then(node_log::failure);
-            let more = phase.clone().or_else(failure).map_or_else(String::new, |more| format!(": {more}"));
-            format!("waiting until data node {node} has come back{more}")
+            let more = phase.clone().or_else(failure).unwrap_or_default();
+            format!("waiting until data node {node} has come back{}", said.again(&more))
         });
         std::thread::sleep(LOOK_PAUSE);
-    }
-}
-
-/// The phase of a data node's start that is under way, as the others know it.
-fn phase_of_start(cluster: &Cluster, node: NodeId) -> Option<String> {
-    let rows = cluster.info(InfoTable::Restarts).ok()?;
-    let place = |column| rows.place(column);
-    let (id, phase, end) = (place("node_id")?, place("phase")?, place("finished_at")?);
-    let is_it = |row: &&Vec<InfoValue>| row.get(id) == Some(&InfoValue::Number(node.0.into()));
-    let row = rows.rows.iter().filter(|row| !InfoRows::is_note(row)).find(is_it)?;
-    match (row.get(phase), row.get(end)) {
-        (_, Some(InfoValue::Number(_))) => None,
-        (Some(InfoValue::Text(phase)), _) => Some(phase.clone()),
-        _ => None,
     }
 }
 

@@ -77,6 +77,9 @@ pub fn restart_all(wanted: &Wanted<'_>) -> Result<Done, String> {
         }
         None => Vec::new(),
     };
+    if let Some(gap) = Arbitration::of(cluster, None).gap() {
+        complain!("{gap}");
+    }
     let order = DataNode::in_rolling_order(&members);
     let mut data: Vec<Restarted> = Vec::new();
     for (at, &node) in order.iter().enumerate() {

@@ -10,13 +10,13 @@ use super::show::{Node, number_in};
 use crate::arguments::nearest_address;
 use crate::data_node::is_closed;
 use crate::node_log;
-use crate::status::amount_of;
+use crate::status::phase_of;
 use crate::table::Table;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
+use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue, NodeId};
 use vinga_base::Amount;
 use vinga_mgm::NotFetched;
 use vinga_runtime::node_folder::NodeFolder;
@@ -237,6 +237,13 @@ impl Status {
     }
 }
 
+/// The phase of a data node's start that is under way, and how far it is, as the others know it.
+pub fn start_under_way(cluster: &Cluster, node: NodeId) -> Option<String> {
+    let rows = cluster.info(InfoTable::Restarts).ok()?;
+    let (_, start) = starts_in(&rows).find(|(id, _)| *id == u64::from(node.0))?;
+    start["finished_at"].is_null().then(|| describe_start(&start))
+}
+
 /// The phase of a start that is under way, and how far it is.
 fn describe_start(start: &Value) -> String {
     let number = |column: &str| start[column].as_u64().unwrap_or(0);
@@ -251,13 +258,7 @@ fn describe_start(start: &Value) -> String {
         left: start["seconds_left"].as_u64().map(|seconds| seconds * 1_000_000),
         ..StartProgressReport::new(StartKind::NodeRestart, start["phase"].as_str().unwrap_or_default())
     };
-    phase_of(report)
-}
-
-/// A phase, with how much of it is done if that is known.
-fn phase_of(report: StartProgressReport) -> String {
-    let amount = amount_of(&report).map_or_else(String::new, |amount| format!(": {amount}"));
-    format!("{}{amount}", report.phase)
+    phase_of(&report)
 }
 
 /// Completes what is known of a data node that may be a member. `nobody`: why no data node of the cluster answers, if
@@ -327,7 +328,7 @@ fn start_of(folder: &NodeFolder, nobody: Option<&str>) -> (State, Option<u64>) {
     };
     let since = humantime::parse_rfc3339(&progress.since).ok();
     let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-    (State::Starting(Some(phase_of(progress.report))), since)
+    (State::Starting(Some(phase_of(&progress.report))), since)
 }
 
 /// Asks a data node at an address that is no member, as far as is known.

@@ -13,7 +13,8 @@ use crate::data_node::{self, EarlierRun, LOOK_PAUSE, Sign};
 use crate::management_node;
 use crate::mgm;
 use crate::node_log;
-use crate::waiting::Waiting;
+use crate::status::phase_of;
+use crate::waiting::{Said, Waiting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -331,6 +332,7 @@ fn wait_until_joined(
     let mut waited = Waiting::begin();
     let mut joined = Vec::new();
     let mut attempts: BTreeMap<u8, node_log::Attempts> = BTreeMap::new();
+    let mut said: BTreeMap<u8, Said> = BTreeMap::new();
     while !joining.is_empty() {
         for (id, mut one) in std::mem::take(&mut joining) {
             let result = one.check().and_then(|()| look_at_awaited(wanted, id, &one));
@@ -349,13 +351,15 @@ fn wait_until_joined(
         waited.say_from_time_to_time(|| {
             let ids: Vec<String> = joining.iter().map(|(id, _)| id.to_string()).collect();
             let logs = wanted.cluster.join("node-*/vinga.log");
-            let failure_of = |(id, _): &(u8, Started)| {
-                let why = node_log::failure(&NodeFolder::new(wanted.cluster, *id))?;
-                Some(format!("\n  data node {id}: {why}"))
+            let mut state_of = |(id, _): &(u8, Started)| {
+                let folder = NodeFolder::new(wanted.cluster, *id);
+                let progress = || Some(phase_of(&folder.start_progress()?.report));
+                let what = node_log::failure(&folder).or_else(progress)?;
+                Some(format!("\n  data node {id}{}", said.entry(*id).or_default().again(&what)))
             };
-            let failures: String = joining.iter().filter_map(failure_of).collect();
+            let states: String = joining.iter().filter_map(&mut state_of).collect();
             let (ids, logs) = (ids.join(", "), logs.display());
-            format!("waiting until data node {ids} has joined; the logs: {logs}{failures}")
+            format!("waiting until data node {ids} has joined; the logs: {logs}{states}")
         });
         std::thread::sleep(LOOK_PAUSE);
     }
