@@ -294,23 +294,20 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, nobody: Option
     }
 }
 
-/// How a data node has ended that has no process. What a start has logged that failed behind that counts first.
+/// How a data node has ended that has no process.
 fn end_of(folder: &NodeFolder) -> String {
-    if let Some(failure) = node_log::failure(folder) {
-        return failure;
-    }
-    let end = last_end_of(folder);
+    let end = match (folder.address(), folder.end()) {
+        // A start that has failed has removed the address of the run before it.
+        (None, _) => match node_log::failure(folder) {
+            Some(failure) => return failure,
+            None => "it does not run".to_owned(),
+        },
+        (Some(_), Some(why)) => format!("it could not go on: {why}"),
+        (Some(_), None) => "it was killed, or has crashed".to_owned(),
+    };
     match folder.parent() {
         Ok(Some(_)) => format!("{end}, and is about to be started again"),
         Ok(None) | Err(_) => end,
-    }
-}
-
-fn last_end_of(folder: &NodeFolder) -> String {
-    match (folder.address(), folder.end()) {
-        (None, _) => "it does not run".to_owned(),
-        (Some(_), Some(why)) => format!("it could not go on: {why}"),
-        (Some(_), None) => "it was killed, or has crashed".to_owned(),
     }
 }
 
