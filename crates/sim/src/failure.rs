@@ -141,7 +141,8 @@ impl World {
             })
     }
 
-    /// Whether all that have started are in views that have none that is dead. Not all need know of all that have started.
+    /// Whether all that have started are in views that have none that is dead. Not all need know of all that have
+    /// started.
     fn has_left_out_the_dead(&self) -> bool {
         let live = self.threads.iter().filter(|thread| self.has_started(thread.node));
         live.into_iter().all(|thread| thread.executor.view().members().iter().all(|one| self.is_living(one)))

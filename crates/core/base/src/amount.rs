@@ -125,8 +125,8 @@ impl Pace {
         self.points.push_back((now, done));
     }
 
-    /// Microseconds that the rest of the work takes at this pace; `None` if nothing was done lately, or if too little is
-    /// known of it: what was done by the first point behind its begin says nothing.
+    /// Microseconds that the rest of the work takes at this pace; `None` if nothing was done lately, or if too little
+    /// is known of it: what was done by the first point behind its begin says nothing.
     pub fn time_for(&self, left: u64) -> Option<u64> {
         let (&(since, before), &(now, done)) = (self.points.front()?, self.points.back()?);
         let (span, done) = (now.saturating_sub(since), done - before);
