@@ -296,19 +296,18 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, nobody: Option
 
 /// How a data node has ended that has no process.
 fn end_of(folder: &NodeFolder) -> String {
+    let is_kept_running = matches!(folder.parent(), Ok(Some(_)));
     let end = match (folder.address(), folder.end()) {
-        // A start that has failed has removed the address of the run before it.
-        (None, _) => match node_log::failure(folder) {
+        // A start that has failed has removed the address of the run before it. One that was stopped in order has none
+        // either, and no parent any more: an error in its log is no reason then.
+        (None, _) => match node_log::failure(folder).filter(|_| is_kept_running) {
             Some(failure) => return failure,
             None => "it does not run".to_owned(),
         },
         (Some(_), Some(why)) => format!("it could not go on: {why}"),
         (Some(_), None) => "it was killed, or has crashed".to_owned(),
     };
-    match folder.parent() {
-        Ok(Some(_)) => format!("{end}, and is about to be started again"),
-        Ok(None) | Err(_) => end,
-    }
+    if is_kept_running { format!("{end}, and is about to be started again") } else { end }
 }
 
 /// How far the start of a data node is that has a process, and since when.
